@@ -1,0 +1,187 @@
+"""Training objectives (paper, section 2.3 and App. A), each a sum of shared estimators.
+
+An objective is called with a model, a batch and a generator, and returns its terms by name, one value a task. All are
+maximised. Terms are sums over the points of a task.
+"""
+
+import abc
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from bnnp._shapes import Float, Tensor
+from bnnp.tasks.task import SplitBatch, TaskBatch
+
+
+class Inferred(Protocol):
+    """Samples of a model's latent variable given contexts."""
+
+    @property
+    def weights(self) -> Sequence[Tensor]: ...
+
+    def total_kl(self) -> Tensor: ...
+
+
+class Model(Protocol):
+    """What an objective asks of a model."""
+
+    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Inferred: ...
+
+    def log_likelihood(self, weights: Sequence[Tensor], batch: TaskBatch) -> Tensor: ...
+
+    def log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of an objective by name, weighted as they enter the sum; one value a task."""
+
+    by_name: dict[str, Float[Tensor, "tasks"]]
+
+    def total(self) -> Float[Tensor, "tasks"]:
+        return torch.stack(list(self.by_name.values())).sum(0)
+
+
+# --- the three estimators --------------------------------------------------------------------------------------------
+
+
+def log_expected_likelihood(log_likelihood: Float[Tensor, "tasks samples points"]) -> Float[Tensor, "tasks"]:
+    """`log (1/K) sum_k p(Y | W_k)`, the log posterior predictive density. Biased downwards for finite K."""
+    return torch.logsumexp(log_likelihood.sum(-1), dim=1) - math.log(log_likelihood.shape[1])
+
+
+def expected_log_likelihood(log_likelihood: Float[Tensor, "tasks samples points"]) -> Float[Tensor, "tasks"]:
+    """`(1/K) sum_k log p(Y | W_k)`. Unbiased."""
+    return log_likelihood.sum(-1).mean(1)
+
+
+def kl_to_prior(inferred: Inferred) -> Float[Tensor, "tasks"]:
+    """The layerwise KLs in closed form, summed over layers and averaged over samples of the layers before."""
+    return inferred.total_kl()
+
+
+# --- the objectives --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Objective(abc.ABC):
+    """num_samples: weight samples a task and step."""
+
+    num_samples: int = 32
+
+    def __post_init__(self):
+        if self.num_samples < 1:
+            raise ValueError(f"num_samples: got {self.num_samples}, expected a positive number")
+
+    @abc.abstractmethod
+    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
+        """The terms for a prepared batch."""
+
+
+@dataclass(frozen=True)
+class PPAVI(Objective):
+    """Posterior-predictive amortised variational inference, the paper's objective: `log q(Y_t | D_c) + ELBO(D_c)`.
+
+    The weights temper the terms; 1 is the paper's definition, and 0.1 for `predictive_weight` and `kl_weight` its choice
+    for Heaviside functions.
+    """
+
+    predictive_weight: float = 1.0
+    likelihood_weight: float = 1.0
+    kl_weight: float = 1.0
+
+    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
+        inferred = model.infer(batch.context, self.num_samples, generator)
+        target = model.log_likelihood(inferred.weights, batch.target)
+        context = model.log_likelihood(inferred.weights, batch.context)
+        return Terms(
+            {
+                "predictive": self.predictive_weight * log_expected_likelihood(target),
+                "likelihood": self.likelihood_weight * expected_log_likelihood(context),
+                "kl": -self.kl_weight * kl_to_prior(inferred),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class AVI(Objective):
+    """Amortised variational inference, meta-level empirical Bayes: `ELBO(D_c)`."""
+
+    likelihood_weight: float = 1.0
+    kl_weight: float = 1.0
+
+    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
+        inferred = model.infer(batch.context, self.num_samples, generator)
+        context = model.log_likelihood(inferred.weights, batch.context)
+        return Terms(
+            {
+                "likelihood": self.likelihood_weight * expected_log_likelihood(context),
+                "kl": -self.kl_weight * kl_to_prior(inferred),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class NPML(Objective):
+    """Neural-process maximum likelihood: `log q(Y_t | D_c)`."""
+
+    predictive_weight: float = 1.0
+
+    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
+        inferred = model.infer(batch.context, self.num_samples, generator)
+        target = model.log_likelihood(inferred.weights, batch.target)
+        return Terms({"predictive": self.predictive_weight * log_expected_likelihood(target)})
+
+
+@dataclass(frozen=True)
+class NPVI(Objective):
+    """Neural-process variational inference: `E_q(W|D)[log p(Y_t | W)] - KL[q(W | D) || q(W | D_c)]`.
+
+    The KL between the two approximate posteriors has no closed form and is estimated by its samples, without bias.
+    """
+
+    likelihood_weight: float = 1.0
+    kl_weight: float = 1.0
+
+    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
+        everything = _joined(batch)
+        inferred = model.infer(everything, self.num_samples, generator)
+        target = model.log_likelihood(inferred.weights, batch.target)
+        log_ratio = model.log_density(inferred.weights, everything) - model.log_density(inferred.weights, batch.context)
+        return Terms(
+            {
+                "likelihood": self.likelihood_weight * expected_log_likelihood(target),
+                "kl": -self.kl_weight * log_ratio.mean(1),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class TELLAVI(Objective):
+    """Target-expected-log-likelihood AVI: `E_q(W|D_c)[log p(Y_t | W)] + ELBO(D_c)`, unbiased for any number of samples."""
+
+    target_weight: float = 1.0
+    likelihood_weight: float = 1.0
+    kl_weight: float = 1.0
+
+    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
+        inferred = model.infer(batch.context, self.num_samples, generator)
+        target = model.log_likelihood(inferred.weights, batch.target)
+        context = model.log_likelihood(inferred.weights, batch.context)
+        return Terms(
+            {
+                "target": self.target_weight * expected_log_likelihood(target),
+                "likelihood": self.likelihood_weight * expected_log_likelihood(context),
+                "kl": -self.kl_weight * kl_to_prior(inferred),
+            }
+        )
+
+
+def _joined(batch: SplitBatch) -> TaskBatch:
+    context, target = batch.context, batch.target
+    return TaskBatch(
+        torch.cat([context.x, target.x], 1), torch.cat([context.y, target.y], 1), torch.cat([context.mask, target.mask], 1)
+    )

@@ -1,0 +1,119 @@
+"""What a model says about new points: whole-function samples and everything that follows from them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from bnnp._random import Seed, as_generator
+from bnnp._shapes import Float, Tensor
+from bnnp.likelihoods import Categorical, Likelihood
+from bnnp.network import Network
+from bnnp.tasks.standardise import Standardiser
+from bnnp.tasks.task import as_columns
+
+NUMBERS_AT_ONCE = 2**22
+"""Activations held at once while predicting: 16 MB in float32, which stays in the cache of a large processor."""
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Predictions at new inputs, in the user's units. Arrays are NumPy.
+
+    outputs: the network's outputs for every weight sample, in the model's own units.
+    """
+
+    outputs: Float[Tensor, "samples points out"]
+    likelihood: Likelihood
+    standardiser: Standardiser
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Predictive mean (points, out); class probabilities for a categorical likelihood."""
+        return self._in_user_units(self.likelihood.mean(self.outputs).mean(0))
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of a new observation (points, out)."""
+        spread = self.likelihood.mean(self.outputs).var(0, correction=0) + self.likelihood.variance(self.outputs).mean(0)
+        return self._scaled(spread.sqrt())
+
+    @property
+    def function_std(self) -> np.ndarray:
+        """Standard deviation of the function itself, without observation noise (points, out)."""
+        return self._scaled(self.likelihood.mean(self.outputs).std(0, correction=0))
+
+    @property
+    def samples(self) -> np.ndarray:
+        """Function samples without observation noise (samples, points, out): each row is one coherent function."""
+        return self._in_user_units(self.likelihood.mean(self.outputs))
+
+    def observations(self, seed: Seed = 0) -> np.ndarray:
+        """Samples of new observations (samples, points, y): each function sample with its own noise."""
+        drawn = self.likelihood.sample(self.outputs, as_generator(seed))
+        return self._in_user_units(drawn) if self.likelihood.real_valued else _numpy(drawn)
+
+    def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
+        """Quantiles of a new observation, or of the function itself with `noise=False`.
+
+        One `q` gives (points, out), several give (quantiles, points, out). Example: `pred.quantile([0.05, 0.95])`
+        """
+        if isinstance(self.likelihood, Categorical):
+            raise ValueError("quantile: class labels have no order; use `mean` for the class probabilities")
+        levels = np.asarray(q, dtype=float)
+        if levels.size == 0 or not ((levels >= 0) & (levels <= 1)).all():
+            raise ValueError(f"q: got {q}, expected numbers between 0 and 1")
+        return np.quantile(self.observations(seed) if noise else self.samples, levels, axis=0)
+
+    def log_prob(self, y: ArrayLike | Tensor) -> np.ndarray:
+        """Log predictive density of each observed point by itself (points,)."""
+        terms = self.pointwise_log_prob(y)
+        return _numpy(torch.logsumexp(terms, 0) - math.log(len(terms)))
+
+    def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
+        """Log predictive density of all observed points together. Biased downwards, less so with more samples."""
+        terms = self.pointwise_log_prob(y).sum(-1)
+        return float(torch.logsumexp(terms, 0) - math.log(len(terms)))
+
+    def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
+        """Log-density of every point under every function sample, in the user's units, in float64."""
+        y_size = self.likelihood.y_size(self.outputs.shape[-1])
+        observed = as_columns(y, "y", y_size).to(self.outputs.device)
+        if len(observed) != self.outputs.shape[1]:
+            raise ValueError(f"y: got {len(observed)} points, expected {self.outputs.shape[1]}, one for each input")
+        self.likelihood.check(observed)
+        if self.likelihood.real_valued:
+            observed = self.standardiser.y(observed)
+        terms = self.likelihood.log_prob(self.outputs.double(), observed)
+        return terms - self.standardiser.y_scale.double().log().sum()
+
+    def _in_user_units(self, values: Tensor) -> np.ndarray:
+        return _numpy(self.standardiser.undo_y(values))
+
+    def _scaled(self, values: Tensor) -> np.ndarray:
+        return _numpy(values * self.standardiser.y_scale)
+
+
+def network_outputs(
+    network: Network, weights: Sequence[Float[Tensor, "samples d out"]], x: Float[Tensor, "points x"]
+) -> Float[Tensor, "samples points y"]:
+    """Outputs of every weight sample at every input, in chunks of points and samples that keep memory bounded."""
+    widest = max(network.sizes) + 1
+    points = max(1, min(len(x), NUMBERS_AT_ONCE // widest))
+    samples = max(1, NUMBERS_AT_ONCE // (widest * points))
+    outputs = x.new_empty(weights[0].shape[0], len(x), network.sizes[-1])
+    with torch.no_grad():
+        for k in range(0, outputs.shape[0], samples):
+            chunk = [w[k : k + samples] for w in weights]
+            for n in range(0, len(x), points):
+                outputs[k : k + samples, n : n + points] = network(chunk, x[n : n + points])
+    return outputs
+
+
+def _numpy(values: Tensor) -> np.ndarray:
+    return values.detach().cpu().numpy()
+
+

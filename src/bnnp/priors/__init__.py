@@ -1,0 +1,25 @@
+"""Priors over the weights of a network, from independent weights to one covariance over all of them."""
+
+from bnnp.network import Network
+from bnnp.priors import base
+from bnnp.priors.base import Prior
+from bnnp.priors.factorised import Factorised
+from bnnp.priors.layerwise import Layerwise
+from bnnp.priors.networkwise import Networkwise
+from bnnp.priors.unitwise import Unitwise
+
+PRIORS: dict[str, type[Factorised] | type[Unitwise] | type[Layerwise] | type[Networkwise]] = {
+    "factorised": Factorised,
+    "unitwise": Unitwise,
+    "layerwise": Layerwise,
+    "networkwise": Networkwise,
+}
+
+
+def by_name(name: str, network: Network) -> Prior:
+    if name not in PRIORS:
+        raise ValueError(f"prior: got {name!r}, expected one of {', '.join(PRIORS)}")
+    return PRIORS[name](network)
+
+
+__all__ = ["PRIORS", "Factorised", "Layerwise", "Networkwise", "Prior", "Unitwise", "base", "by_name"]

@@ -1,0 +1,130 @@
+"""The contract of a prior over the weights of a network."""
+
+import abc
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from bnnp._random import Seed, as_generator, normal
+from bnnp._shapes import Float, Tensor
+from bnnp.functions import Function, functions_of, identity
+from bnnp.gaussian import UnitPrior
+from bnnp.network import Network
+from bnnp.priors.learnable import GaussianUnits
+from bnnp.tasks.standardise import Standardiser
+
+
+class Prior(nn.Module, abc.ABC):
+    """A Gaussian prior over all weights of a network, given one layer after the other.
+
+    Weights come in *units* that the prior keeps independent: the outputs of a layer, or the whole layer as one unit.
+    A leaf says how (`couples_outputs`), builds its parameters (`blocks`) and gives each layer's conditional (`layer`).
+    `standardiser` and `link` carry the network's outputs to the user's units (the identity, until a model sets them).
+    """
+
+    couples_outputs: bool
+    blocks: nn.ModuleList
+
+    def __init__(self, network: Network):
+        super().__init__()
+        self.network = network
+        self.standardiser = Standardiser(network.sizes[0], network.sizes[-1])
+        self.link: Callable[[Tensor], Tensor] = identity
+        self.learnability = 1.0
+
+    @abc.abstractmethod
+    def layer(self, index: int, earlier: Sequence[Float[Tensor, "tasks samples units d"]]) -> UnitPrior:
+        """The prior of a layer's units given the whitened weights of all earlier layers."""
+
+    # --- weights of a layer (d x out) as units, and back -----------------------------------------------------------
+
+    def to_units(self, weights: Float[Tensor, "*batch d out"]) -> Float[Tensor, "*batch units unit_size"]:
+        columns = weights.mT
+        return columns.flatten(-2).unsqueeze(-2) if self.couples_outputs else columns
+
+    def from_units(self, layer: int, units: Float[Tensor, "*batch units unit_size"]) -> Float[Tensor, "*batch d out"]:
+        d, out = self.network.weight_shapes[layer]
+        return units.reshape(*units.shape[:-2], out, d).mT
+
+    def unit_shape(self, layer: int) -> tuple[int, int]:
+        d, out = self.network.weight_shapes[layer]
+        return (1, out * d) if self.couples_outputs else (out, d)
+
+    # --- what users do with a prior --------------------------------------------------------------------------------
+
+    def sample(self, num_samples: int, seed: Seed = 0) -> list[Float[Tensor, "samples d out"]]:
+        """Weights of every layer, `num_samples` draws.
+
+        Example: `weights = model.prior.sample(10, seed=0)`; then `weights[0].shape == (10, in_size + 1, hidden[0])`.
+        """
+        if num_samples < 1:
+            raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
+        generator = as_generator(seed)
+        whitened: list[Tensor] = []
+        weights = []
+        with torch.no_grad():
+            for index in range(self.network.num_layers):
+                prior = self.layer(index, whitened)
+                whitened.append(normal((1, num_samples, *self.unit_shape(index)), prior.factor, generator))
+                weights.append(self.from_units(index, prior.weights(whitened[-1]))[0])
+        return weights
+
+    def log_prob(self, weights: Sequence[Float[Tensor, "*batch d out"]]) -> Float[Tensor, "*batch"]:
+        """Log-density of weights, one value a sample."""
+        shapes = [tuple(w.shape[-2:]) for w in weights]
+        if shapes != self.network.weight_shapes:
+            raise ValueError(f"weights: got layers of shape {shapes}, expected {self.network.weight_shapes}")
+        batch = weights[0].shape[:-2]
+        flat = [w.reshape(1, -1, *w.shape[-2:]) for w in weights]
+        whitened: list[Tensor] = []
+        total = flat[0].new_zeros(1, flat[0].shape[1])
+        for index, w in enumerate(flat):
+            prior = self.layer(index, whitened)
+            whitened.append(prior.whiten(self.to_units(w)))
+            total = total + standard_normal_log_prob(whitened[-1]).sum(-1) - prior.log_determinant()
+        return total.reshape(batch)
+
+    def functions(self, num_samples: int, seed: Seed = 0) -> list[Function]:
+        """Functions drawn from the prior, each a callable from inputs (n, in) to outputs (n, out)."""
+        return functions_of(self.network, self.sample(num_samples, seed), self.standardiser, self.link)
+
+    # --- learnable share -------------------------------------------------------------------------------------------
+
+    def set_learnability(self, share: float) -> None:
+        """Make the prior of the first `round(share |W|)` weights trainable, from the first layer on (paper, App. F).
+
+        The parameters of all other weights keep the values they have now.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"share: got {share}, expected a number between 0 (all fixed) and 1 (all learnable)")
+        self.learnability = float(share)
+        masks = self._learnable_masks(round(share * self.network.num_weights))
+        for block, mask in zip(self.blocks, masks, strict=True):
+            assert isinstance(block, GaussianUnits)
+            block.set_learnable(mask)
+
+    def _learnable_masks(self, count: int) -> list[Tensor]:
+        masks, start = [], 0
+        for block in self.blocks:
+            assert isinstance(block, GaussianUnits)
+            shape = block.mean.value.shape
+            masks.append((torch.arange(start, start + shape.numel()) < count).reshape(shape))
+            start += shape.numel()
+        return masks
+
+    def is_standard(self) -> bool:
+        """Whether the prior still is the standard one it starts as."""
+        return all(block.is_standard() for block in self.blocks if isinstance(block, GaussianUnits))
+
+
+def standard_variance(network: Network, layer: int, outputs: int = 1) -> Float[Tensor, "size"]:
+    """The standard prior's variance `1/(d_in + 1)` for the weights into `outputs` units of a layer, biases included."""
+    d, _ = network.weight_shapes[layer]
+    return torch.full((outputs * d,), 1 / d)
+
+
+def standard_normal_log_prob(v: Float[Tensor, "*batch units d"]) -> Float[Tensor, "*batch units"]:
+    return -0.5 * (v.square().sum(-1) + v.shape[-1] * math.log(2 * math.pi))
+

@@ -1,0 +1,31 @@
+"""Every weight independent (paper, App. B, 'Fully factorised')."""
+
+from torch import nn
+
+from bnnp.gaussian import UnitPrior
+from bnnp.network import Network
+from bnnp.priors.base import Prior, standard_variance
+from bnnp.priors.learnable import GaussianUnits
+
+
+class Factorised(Prior):
+    """A mean and a standard deviation a weight."""
+
+    couples_outputs = False
+
+    def __init__(self, network: Network):
+        super().__init__(network)
+        self.blocks = nn.ModuleList(
+            GaussianUnits(out, standard_variance(network, layer), correlated=False)
+            for layer, out in enumerate(network.sizes[1:])
+        )
+
+    def layer(self, index: int, earlier) -> UnitPrior:
+        return independent_layer(self, index)
+
+
+def independent_layer(prior: Prior, index: int) -> UnitPrior:
+    """The prior of a layer that does not depend on earlier ones."""
+    block = prior.blocks[index]
+    assert isinstance(block, GaussianUnits)
+    return UnitPrior(block.mean()[None, None], block.factor())

@@ -1,0 +1,25 @@
+"""All weights of a layer correlated, layers independent (paper, App. B, 'Layerwise full-rank Gaussian')."""
+
+from torch import nn
+
+from bnnp.gaussian import UnitPrior
+from bnnp.network import Network
+from bnnp.priors.base import Prior, standard_variance
+from bnnp.priors.factorised import independent_layer
+from bnnp.priors.learnable import GaussianUnits
+
+
+class Layerwise(Prior):
+    """A full covariance over `vec(W)` of each layer. Inference costs `O((d out)^3)` a layer: for small networks."""
+
+    couples_outputs = True
+
+    def __init__(self, network: Network):
+        super().__init__(network)
+        self.blocks = nn.ModuleList(
+            GaussianUnits(1, standard_variance(network, layer, out), correlated=True)
+            for layer, out in enumerate(network.sizes[1:])
+        )
+
+    def layer(self, index: int, earlier) -> UnitPrior:
+        return independent_layer(self, index)

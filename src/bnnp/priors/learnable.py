@@ -1,0 +1,80 @@
+"""Parameters of a prior of which a part may be frozen for good."""
+
+import torch
+from torch import nn
+
+from bnnp._shapes import Bool, Float, Tensor
+
+
+class Learnable(nn.Module):
+    """A tensor whose first entries can be trained while the rest is fixed.
+
+    The fixed part is kept apart from the trained one, so that no optimiser moves it: neither by weight decay nor by
+    momentum from before it was frozen.
+    """
+
+    value: nn.Parameter
+    mask: Tensor | None
+    fixed: Tensor | None
+
+    def __init__(self, value: Float[Tensor, "*shape"]):
+        super().__init__()
+        self.value = nn.Parameter(value)
+        self.register_buffer("mask", None)
+        self.register_buffer("fixed", None)
+
+    def forward(self) -> Float[Tensor, "*shape"]:
+        if self.mask is None or self.fixed is None:
+            return self.value
+        return torch.where(self.mask, self.value, self.fixed)
+
+    def set_learnable(self, mask: Bool[Tensor, "*shape"]) -> None:
+        """Fix every entry outside `mask` at its present value."""
+        with torch.no_grad():
+            self.value.copy_(self())
+        everything = bool(mask.all())
+        self.mask = None if everything else mask.to(self.value.device)
+        self.fixed = None if everything else self.value.detach().clone()
+        self.value.requires_grad_(bool(mask.any()))
+
+    @torch.no_grad()
+    def assign(self, value: Float[Tensor, "*shape"]) -> None:
+        """Set the learnable entries; fixed ones stay as they are."""
+        self.value.copy_(value)
+
+
+class GaussianUnits(nn.Module):
+    """`N(mean_u, L_u L_u^T)` for a number of units, with `L = diag(scale) (I + lower)`.
+
+    Starts at the standard prior: mean 0, no correlation, and the given variances.
+    """
+
+    standard_log_scale: Tensor
+
+    def __init__(self, units: int, variance: Float[Tensor, "d"], *, correlated: bool):
+        super().__init__()
+        (size,) = variance.shape
+        self.register_buffer("standard_log_scale", (0.5 * variance.log()).expand(units, size).clone(), persistent=False)
+        self.mean = Learnable(torch.zeros(units, size))
+        self.log_scale = Learnable(self.standard_log_scale.clone())
+        self.lower = Learnable(torch.zeros(units, size, size)) if correlated else None
+
+    def factor(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
+        scale = self.log_scale().exp()
+        if self.lower is None:
+            return scale
+        size = scale.shape[-1]
+        unit_lower = self.lower().tril(-1) + torch.eye(size, dtype=scale.dtype, device=scale.device)
+        return scale.unsqueeze(-1) * unit_lower
+
+    def set_learnable(self, mask: Bool[Tensor, "units d"]) -> None:
+        """Each weight owns its mean, its scale and its correlations with the weights before it."""
+        self.mean.set_learnable(mask)
+        self.log_scale.set_learnable(mask)
+        if self.lower is not None:
+            self.lower.set_learnable(mask.unsqueeze(-1).expand(self.lower.value.shape))
+
+    def is_standard(self) -> bool:
+        """Whether nothing has been learned or set yet."""
+        untouched = not bool(self.mean().any()) and torch.equal(self.log_scale(), self.standard_log_scale)
+        return untouched and (self.lower is None or not bool(self.lower().any()))

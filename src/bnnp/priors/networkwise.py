@@ -1,0 +1,39 @@
+"""All weights of the network correlated (paper, App. B, 'Full-rank Gaussian')."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from bnnp._shapes import Tensor
+from bnnp.gaussian import UnitPrior
+from bnnp.network import Network
+from bnnp.priors.base import Prior, standard_variance
+from bnnp.priors.learnable import GaussianUnits
+
+
+class Networkwise(Prior):
+    """One full covariance over all weights.
+
+    With a block lower-triangular factor `L` and whitened weights `v`, layer l given the earlier ones is
+    `N(mu_l + sum_{j<l} L_lj v_j, L_ll L_ll^T)`: the paper's conditionals without inverting anything.
+    """
+
+    couples_outputs = True
+
+    def __init__(self, network: Network):
+        super().__init__(network)
+        self.sizes = [d * out for d, out in network.weight_shapes]
+        variance = torch.cat([standard_variance(network, layer, out) for layer, out in enumerate(network.sizes[1:])])
+        self.blocks = nn.ModuleList([GaussianUnits(1, variance, correlated=True)])
+
+    def layer(self, index: int, earlier: Sequence[Tensor]) -> UnitPrior:
+        block = self.blocks[0]
+        assert isinstance(block, GaussianUnits)
+        start = sum(self.sizes[:index])
+        stop = start + self.sizes[index]
+        rows = block.factor()[:, start:stop, :]
+        mean = block.mean()[None, None, :, start:stop]
+        if earlier:
+            mean = mean + torch.cat(list(earlier), dim=-1) @ rows[0, :, :start].mT
+        return UnitPrior(mean, rows[:, :, start:stop])

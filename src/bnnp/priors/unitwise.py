@@ -1,0 +1,25 @@
+"""The weights into one unit correlated, units independent (paper, section 2.2)."""
+
+from torch import nn
+
+from bnnp.gaussian import UnitPrior
+from bnnp.network import Network
+from bnnp.priors.base import Prior, standard_variance
+from bnnp.priors.factorised import independent_layer
+from bnnp.priors.learnable import GaussianUnits
+
+
+class Unitwise(Prior):
+    """A mean vector and a full covariance a unit."""
+
+    couples_outputs = False
+
+    def __init__(self, network: Network):
+        super().__init__(network)
+        self.blocks = nn.ModuleList(
+            GaussianUnits(out, standard_variance(network, layer), correlated=True)
+            for layer, out in enumerate(network.sizes[1:])
+        )
+
+    def layer(self, index: int, earlier) -> UnitPrior:
+        return independent_layer(self, index)

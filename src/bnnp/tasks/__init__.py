@@ -1,0 +1,24 @@
+"""Data sets that belong together: a user's own, and the paper's synthetic processes."""
+
+from bnnp.tasks.exact import ExactPredictive
+from bnnp.tasks.source import Collection, TaskSource, from_arrays
+from bnnp.tasks.split import random_split
+from bnnp.tasks.synthetic import SOURCES, bnn, gp, heaviside, sawtooth
+from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
+
+__all__ = [
+    "SOURCES",
+    "Collection",
+    "ExactPredictive",
+    "Split",
+    "SplitBatch",
+    "Task",
+    "TaskBatch",
+    "TaskSource",
+    "bnn",
+    "from_arrays",
+    "gp",
+    "heaviside",
+    "random_split",
+    "sawtooth",
+]

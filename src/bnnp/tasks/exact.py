@@ -1,0 +1,59 @@
+"""The exact predictive of a Gaussian process: the best that any model can do on tasks that come from it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from bnnp._shapes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class ExactPredictive:
+    """The predictive distribution of the true process at new inputs; `covariance` is that of the function itself."""
+
+    mean: Float[Tensor, "points 1"]
+    covariance: Float[Tensor, "points points"]
+    noise: float
+
+    @property
+    def std(self) -> Float[Tensor, "points 1"]:
+        """Standard deviation of a new observation."""
+        return (self.covariance.diagonal() + self.noise**2).sqrt().unsqueeze(-1)
+
+    def marginal_log_prob(self, y: Float[Tensor, "points 1"]) -> Float[Tensor, "points"]:
+        """Log-density of each observation by itself."""
+        return torch.distributions.Normal(self.mean, self.std).log_prob(y).squeeze(-1)
+
+    def joint_log_prob(self, y: Float[Tensor, "points 1"]) -> float:
+        """Log-density of all observations together."""
+        n = len(self.mean)
+        factor = torch.linalg.cholesky(self.covariance + self.noise**2 * torch.eye(n, dtype=self.covariance.dtype))
+        z = torch.linalg.solve_triangular(factor, y.to(factor) - self.mean, upper=False)
+        return float(-0.5 * z.square().sum() - factor.diagonal().log().sum() - 0.5 * n * math.log(2 * math.pi))
+
+    def sample(self, num_samples: int, generator: torch.Generator) -> Float[Tensor, "samples points 1"]:
+        """Draws of the function, without observation noise."""
+        values, vectors = torch.linalg.eigh(self.covariance)
+        root = vectors * values.clamp(min=0).sqrt()  # rounding may leave tiny negative eigenvalues
+        z = torch.randn(num_samples, len(self.mean), generator=generator, dtype=root.dtype)
+        return self.mean + (z @ root.T).unsqueeze(-1)
+
+
+def gaussian_process_posterior(
+    mean: Callable[[Tensor], Tensor],
+    covariance: Callable[[Tensor, Tensor], Tensor],
+    noise: float,
+    x: Float[Tensor, "context 1"],
+    y: Float[Tensor, "context 1"],
+    x_new: Float[Tensor, "points 1"],
+) -> ExactPredictive:
+    """Textbook GP regression. `O(n^3)` in the context size."""
+    prior_mean, prior_covariance = mean(x_new), covariance(x_new, x_new)
+    if len(x) == 0:
+        return ExactPredictive(prior_mean, prior_covariance, noise)
+    factor = torch.linalg.cholesky(covariance(x, x) + noise**2 * torch.eye(len(x), dtype=x.dtype))
+    half = torch.linalg.solve_triangular(factor, covariance(x, x_new), upper=False)
+    whitened = torch.linalg.solve_triangular(factor, y - mean(x), upper=False)
+    return ExactPredictive(prior_mean + half.T @ whitened, prior_covariance - half.T @ half, noise)

@@ -1,0 +1,114 @@
+"""Where tasks come from: the contract of a source, and the finite collection of a user's own data sets."""
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from numpy.typing import ArrayLike
+
+from bnnp._shapes import Tensor
+from bnnp.tasks.task import Split, Task
+
+
+@dataclass(frozen=True)
+class TaskSource(abc.ABC):
+    """Something that tasks can be drawn from."""
+
+    @property
+    @abc.abstractmethod
+    def in_size(self) -> int: ...
+
+    @property
+    @abc.abstractmethod
+    def out_size(self) -> int: ...
+
+    @abc.abstractmethod
+    def draw(self, count: int, generator: torch.Generator) -> list[Task]:
+        """`count` tasks at random."""
+
+
+@dataclass(frozen=True)
+class Collection(TaskSource):
+    """A finite number of data sets.
+
+    standardise: whether training shifts and scales every column to mean 0 and variance 1 (undone at prediction).
+    splits: fixed parts into context and target, one a task, for tests; empty if tasks are split at random.
+    """
+
+    tasks: tuple[Task, ...]
+    x_names: tuple[str, ...]
+    y_names: tuple[str, ...]
+    standardise: bool = True
+    splits: tuple[Split, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __getitem__(self, index: int) -> Task:
+        return self.tasks[index]
+
+    @property
+    def in_size(self) -> int:
+        return len(self.x_names)
+
+    @property
+    def out_size(self) -> int:
+        return len(self.y_names)
+
+    def draw(self, count: int, generator: torch.Generator) -> list[Task]:
+        """Tasks without repetition as far as there are enough of them."""
+        rounds = [torch.randperm(len(self.tasks), generator=generator) for _ in range(-(-count // len(self.tasks)))]
+        return [self.tasks[int(i)] for i in torch.cat(rounds)[:count]]
+
+
+def from_arrays(
+    data_sets: Sequence[tuple[ArrayLike | Tensor, ArrayLike | Tensor]],
+    *,
+    names: Sequence[str] | None = None,
+    standardise: bool = True,
+    min_points: int = 2,
+) -> Collection:
+    """Tasks from pairs `(x, y)` of arrays or tensors; sizes may differ.
+
+    min_points: the fewest points a task may have; training needs 2, one to see and one to predict.
+
+    Example:
+        tasks = bnnp.tasks.from_arrays([(x1, y1), (x2, y2)])
+    """
+    if len(data_sets) == 0:
+        raise ValueError("data_sets: got no data sets, expected at least one pair (x, y)")
+    if names is not None and len(names) != len(data_sets):
+        raise ValueError(f"names: got {len(names)}, expected {len(data_sets)}, one a data set")
+    labels = [str(name) for name in names] if names is not None else [str(i) for i in range(len(data_sets))]
+    tasks = []
+    for label, pair in zip(labels, data_sets, strict=True):
+        if len(pair) != 2:
+            raise ValueError(f"task {label!r}: got {len(pair)} arrays, expected a pair (x, y)")
+        tasks.append(Task.of(pair[0], pair[1], label))
+    return collect(tasks, standardise=standardise, min_points=min_points)
+
+
+def collect(
+    tasks: Sequence[Task],
+    *,
+    x_names: Sequence[str] = (),
+    y_names: Sequence[str] = (),
+    standardise: bool = True,
+    min_points: int = 2,
+    splits: Sequence[Split] = (),
+) -> Collection:
+    """A collection of tasks that agree in their columns and are large enough."""
+    first = tasks[0]
+    for task in tasks:
+        sizes, expected = (task.x.shape[1], task.y.shape[1]), (first.x.shape[1], first.y.shape[1])
+        if sizes != expected:
+            raise ValueError(f"task {task.name!r}: got {sizes} columns of (x, y), expected {expected} as in the first task")
+        if len(task) < min_points:
+            raise ValueError(
+                f"task {task.name!r}: got {len(task)} point{'s' * (len(task) != 1)}, expected at least {min_points} "
+                "(training splits every task into context and target); leave this task out"
+            )
+    x_names = tuple(x_names) or tuple(f"x{i}" for i in range(first.x.shape[1]))
+    y_names = tuple(y_names) or tuple(f"y{i}" for i in range(first.y.shape[1]))
+    return Collection(tuple(tasks), x_names, y_names, standardise, tuple(splits))

@@ -1,0 +1,61 @@
+"""Random parts of a task: what the model sees (context) and what it must predict (target)."""
+
+from dataclasses import dataclass
+
+import torch
+
+from bnnp.tasks.task import Split, Task
+
+
+@dataclass(frozen=True)
+class ContextShare:
+    """Context of a share of the points, itself drawn uniformly from `[low, high]` for every split."""
+
+    low: float
+    high: float
+
+    def __post_init__(self):
+        if not 0 <= self.low <= self.high <= 1:
+            raise ValueError(f"context_share: got ({self.low}, {self.high}), expected 0 <= low <= high <= 1")
+
+    def size(self, points: int, generator: torch.Generator) -> int:
+        share = self.low + (self.high - self.low) * float(torch.rand((), generator=generator))
+        return round(share * points)
+
+
+@dataclass(frozen=True)
+class ContextCount:
+    """Context of a number of points, drawn uniformly from `low, ..., high` for every split."""
+
+    low: int
+    high: int
+
+    def __post_init__(self):
+        if not 0 <= self.low <= self.high:
+            raise ValueError(f"context_count: got ({self.low}, {self.high}), expected 0 <= low <= high")
+
+    def size(self, points: int, generator: torch.Generator) -> int:
+        return int(torch.randint(self.low, self.high + 1, (), generator=generator))
+
+
+ContextSize = ContextShare | ContextCount
+
+
+def context_size(
+    share: float | tuple[float, float] | None, count: int | tuple[int, int] | None = None
+) -> ContextSize:
+    """The user's choice, as a number or a range, of how large contexts are. A count goes before a share."""
+    if count is not None:
+        low, high = count if isinstance(count, tuple | list) else (count, count)
+        return ContextCount(int(low), int(high))
+    if share is None:
+        raise ValueError("context_share: got None, expected a share or a range of shares, as in (0.1, 0.5)")
+    low, high = share if isinstance(share, tuple | list) else (share, share)
+    return ContextShare(float(low), float(high))
+
+
+def random_split(task: Task, size: ContextSize, generator: torch.Generator) -> Split:
+    """A random context of the wished size, at least one point being left as target."""
+    order = torch.randperm(len(task), generator=generator)
+    context = min(size.size(len(task), generator), len(task) - 1)
+    return Split(task.take(order[:context]), task.take(order[context:]))

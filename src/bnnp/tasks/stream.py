@@ -1,0 +1,45 @@
+"""Endless batches of split tasks for training, with little padding, and the same for the same seed and step."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from bnnp._random import child
+from bnnp.tasks.source import TaskSource
+from bnnp.tasks.split import ContextSize, random_split
+from bnnp.tasks.task import SplitBatch
+
+POOL_BATCHES = 8
+"""Batches drawn at once and sorted by context size, so that a batch has contexts of like size and pads little."""
+
+_TASKS, _ORDER = 0, 1
+
+
+@dataclass
+class TaskStream:
+    """Batch number `step` for any step: training can resume anywhere without the batches before."""
+
+    source: TaskSource
+    batch_size: int
+    size: ContextSize
+    seed: int
+    dtype: torch.dtype = torch.float32
+    device: torch.device | str = "cpu"
+    _pool_index: int = field(default=-1, init=False)
+    _pool: list[SplitBatch] = field(default_factory=list, init=False)
+
+    def batch(self, step: int) -> SplitBatch:
+        pool_index, position = divmod(step, POOL_BATCHES)
+        if pool_index != self._pool_index:
+            self._pool = self._draw_pool(pool_index)
+            self._pool_index = pool_index
+        return self._pool[position]
+
+    def _draw_pool(self, index: int) -> list[SplitBatch]:
+        generator = child(self.seed, _TASKS, index)
+        tasks = self.source.draw(POOL_BATCHES * self.batch_size, generator)
+        splits = [random_split(task, self.size, generator) for task in tasks]
+        splits.sort(key=lambda split: len(split.context))
+        batches = [splits[i : i + self.batch_size] for i in range(0, len(splits), self.batch_size)]
+        order = torch.randperm(POOL_BATCHES, generator=child(self.seed, _ORDER, index))
+        return [SplitBatch.of(batches[int(i)], self.dtype, self.device) for i in order]

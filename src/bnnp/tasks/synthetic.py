@@ -1,0 +1,196 @@
+"""The paper's synthetic processes (App. F), with its settings as defaults and every constant an argument."""
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from numpy.typing import ArrayLike
+
+from bnnp._shapes import Float, Tensor
+from bnnp.network import Network
+from bnnp.tasks.exact import ExactPredictive, gaussian_process_posterior
+from bnnp.tasks.source import TaskSource
+from bnnp.tasks.task import Task, as_columns
+
+_JITTER = 1e-10
+"""Added to the variance of drawn (not inferred) GP values: a squared-exponential matrix is singular in floating point."""
+
+
+@dataclass(frozen=True)
+class Synthetic(TaskSource):
+    """Functions of one input at uniform inputs with Gaussian noise.
+
+    noise: standard deviation of the observations;  low, high: range of the inputs;  points: range of the sizes of tasks.
+    """
+
+    noise: float
+    low: float
+    high: float
+    points: tuple[int, int]
+
+    def __post_init__(self):
+        if self.noise < 0 or not self.low < self.high:
+            raise ValueError(f"got noise={self.noise}, low={self.low}, high={self.high}; expected noise >= 0 and low < high")
+        if not 2 <= self.points[0] <= self.points[1]:
+            raise ValueError(f"points: got {self.points}, expected a range of at least 2 points, as in (40, 100)")
+
+    @property
+    def in_size(self) -> int:
+        return 1
+
+    @property
+    def out_size(self) -> int:
+        return 1
+
+    @abc.abstractmethod
+    def values(self, x: Float[Tensor, "points 1"], generator: torch.Generator) -> Float[Tensor, "points 1"]:
+        """Values of one random function at `x`, without noise."""
+
+    def draw(self, count: int, generator: torch.Generator) -> list[Task]:
+        return [self._draw_one(generator) for _ in range(count)]
+
+    def _draw_one(self, generator: torch.Generator) -> Task:
+        n = int(torch.randint(self.points[0], self.points[1] + 1, (), generator=generator))
+        x = self.low + (self.high - self.low) * torch.rand(n, 1, generator=generator, dtype=torch.float64)
+        clean = self.values(x, generator)
+        return Task(x, clean + self.noise * torch.randn(n, 1, generator=generator, dtype=torch.float64))
+
+
+@dataclass(frozen=True)
+class Sawtooth(Synthetic):
+    """`slope_sd e1 x + offset_sd e2 + height (remainder(x, period) - period/2)` with standard normal `e1, e2`."""
+
+    period: float = 0.75
+    height: float = 1.33
+    slope_sd: float = 1 / 3
+    offset_sd: float = 0.25
+
+    def teeth(self, x: Tensor) -> Tensor:
+        return self.height * (torch.remainder(x, self.period) - self.period / 2)
+
+    def values(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        e1, e2 = torch.randn(2, generator=generator, dtype=torch.float64)
+        return self.slope_sd * e1 * x + self.offset_sd * e2 + self.teeth(x)
+
+    def oracle(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, x_new: ArrayLike | Tensor) -> ExactPredictive:
+        """The exact predictive: period and phase are fixed, so the process is linear and Gaussian."""
+
+        def covariance(a: Tensor, b: Tensor) -> Tensor:
+            return self.slope_sd**2 * a @ b.T + self.offset_sd**2
+
+        return _oracle(self.teeth, covariance, self.noise, x, y, x_new)
+
+
+@dataclass(frozen=True)
+class GaussianProcess(Synthetic):
+    """Draws of a zero-mean GP with squared-exponential covariance."""
+
+    length_scale: float = 0.5
+    output_scale: float = 1.0
+
+    def covariance(self, a: Float[Tensor, "n 1"], b: Float[Tensor, "m 1"]) -> Float[Tensor, "n m"]:
+        return self.output_scale**2 * squared_exponential(a, b, self.length_scale)
+
+    def values(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        return self.output_scale * draw_gp(x, self.length_scale, generator)
+
+    def oracle(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, x_new: ArrayLike | Tensor) -> ExactPredictive:
+        """The exact predictive of the process."""
+        return _oracle(torch.zeros_like, self.covariance, self.noise, x, y, x_new)
+
+
+@dataclass(frozen=True)
+class Heaviside(Synthetic):
+    """The sign of a GP draw after its mean over the inputs has been taken off: values -1 and +1. No exact predictive."""
+
+    length_scale: float = 1.0
+
+    def values(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        smooth = draw_gp(x, self.length_scale, generator)
+        return torch.where(smooth > smooth.mean(), 1.0, -1.0).to(x.dtype)
+
+
+@dataclass(frozen=True)
+class BNNFunctions(Synthetic):
+    """Functions of a network whose weights have the standard prior: mean 0, variance `1/(d_in + 1)`."""
+
+    hidden: tuple[int, ...] = (64, 64)
+    activation: str = "relu"
+    network: Network = field(init=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "network", Network((1, *self.hidden, 1), self.activation))
+
+    def values(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        weights = [
+            torch.randn(d, out, generator=generator, dtype=x.dtype) / math.sqrt(d)
+            for d, out in self.network.weight_shapes
+        ]
+        return self.network(weights, x)
+
+
+def squared_exponential(a: Float[Tensor, "n 1"], b: Float[Tensor, "m 1"], length_scale: float) -> Float[Tensor, "n m"]:
+    return torch.exp(-0.5 * ((a - b.T) / length_scale).square())
+
+
+def draw_gp(x: Float[Tensor, "n 1"], length_scale: float, generator: torch.Generator) -> Float[Tensor, "n 1"]:
+    """A draw of a zero-mean, unit-variance GP at `x`. `O(n^3)`."""
+    covariance = squared_exponential(x, x, length_scale) + _JITTER * torch.eye(len(x), dtype=x.dtype)
+    return torch.linalg.cholesky(covariance) @ torch.randn(len(x), 1, generator=generator, dtype=x.dtype)
+
+
+def _oracle(
+    mean: Callable[[Tensor], Tensor],
+    covariance: Callable[[Tensor, Tensor], Tensor],
+    noise: float,
+    x: ArrayLike | Tensor,
+    y: ArrayLike | Tensor,
+    x_new: ArrayLike | Tensor,
+) -> ExactPredictive:
+    context = Task.of(x, y)
+    return gaussian_process_posterior(mean, covariance, noise, context.x, context.y, as_columns(x_new, "x_new"))
+
+
+def sawtooth(*, noise: float = 0.05, low: float = -2.0, high: float = 2.0, points=(40, 100), **constants) -> Sawtooth:
+    """Random tilted and shifted sawtooth functions. Constants: `period`, `height`, `slope_sd`, `offset_sd`."""
+    return Sawtooth(noise, low, high, points, **constants)
+
+
+def heaviside(
+    *, noise: float = 0.01, low: float = -5.0, high: float = 5.0, points=(40, 100), length_scale: float = 1.0
+) -> Heaviside:
+    """Binary functions: the sign of a GP draw."""
+    return Heaviside(noise, low, high, points, length_scale)
+
+
+def gp(
+    *,
+    noise: float = 0.05,
+    low: float = -5.0,
+    high: float = 5.0,
+    points=(40, 100),
+    length_scale: float = 0.5,
+    output_scale: float = 1.0,
+) -> GaussianProcess:
+    """Gaussian process functions with squared-exponential covariance."""
+    return GaussianProcess(noise, low, high, points, length_scale, output_scale)
+
+
+def bnn(
+    *,
+    noise: float = 0.1,
+    low: float = -4.0,
+    high: float = 4.0,
+    points=(40, 100),
+    hidden: tuple[int, ...] = (64, 64),
+    activation: str = "relu",
+) -> BNNFunctions:
+    """Functions of a Bayesian neural network under its standard prior."""
+    return BNNFunctions(noise, low, high, points, tuple(hidden), activation)
+
+
+SOURCES: dict[str, Callable[..., Synthetic]] = {"sawtooth": sawtooth, "heaviside": heaviside, "gp": gp, "bnn": bnn}
+"""The synthetic sources by name, for the command line."""

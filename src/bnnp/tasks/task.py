@@ -1,0 +1,112 @@
+"""A task (one data set), a padded batch of tasks, and every check of user data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from bnnp._shapes import Bool, Float, Tensor
+
+
+def as_columns(values: ArrayLike | Tensor, name: str, width: int | None = None) -> Float[Tensor, "points columns"]:
+    """User data as a float64 matrix of finite numbers, a row a point. A vector becomes one column."""
+    try:
+        array = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: expected numbers, got something that is not a number ({error})") from None
+    array = array.to(torch.float64)
+    if array.ndim == 0:
+        raise ValueError(f"{name}: got a single number, expected one row a point, as in [[0.1], [0.4]]")
+    if array.ndim == 1:
+        array = array.unsqueeze(-1) if width in (None, 1) or array.numel() == 0 else array
+    if array.numel() == 0 and array.shape[0] == 0:
+        array = array.reshape(0, width if width is not None else (array.shape[1] if array.ndim == 2 else 1))
+    if array.ndim != 2:
+        raise ValueError(f"{name}: got shape {tuple(array.shape)}, expected (points, columns)")
+    if width is not None and array.shape[1] != width:
+        raise ValueError(f"{name}: got {array.shape[1]} columns, expected {width}; pass the same columns as in training")
+    bad = (~torch.isfinite(array)).nonzero()
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise ValueError(
+            f"{name}: got {array[row, column].item()} at row {row}, column {column} ({len(bad)} such values), "
+            "expected finite numbers; remove or impute these rows"
+        )
+    return array
+
+
+@dataclass(frozen=True)
+class Task:
+    """One data set: inputs `x` (points, in) and outputs `y` (points, out), checked and finite."""
+
+    x: Float[Tensor, "points x"]
+    y: Float[Tensor, "points y"]
+    name: str = ""
+
+    @staticmethod
+    def of(x: ArrayLike | Tensor, y: ArrayLike | Tensor, name: str = "") -> "Task":
+        """A task from arrays or tensors; vectors become one column."""
+        where = f" of task {name!r}" if name else ""
+        task = Task(as_columns(x, f"x{where}"), as_columns(y, f"y{where}"), name)
+        if len(task.x) != len(task.y):
+            raise ValueError(f"x and y{where}: got {len(task.x)} and {len(task.y)} points, expected as many of each")
+        return task
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+    def take(self, rows: Tensor) -> "Task":
+        return Task(self.x[rows], self.y[rows], self.name)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A task in two parts: what the model sees, and what it must predict."""
+
+    context: Task
+    target: Task
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Tasks of unequal size as one padded tensor. Where `mask` is false there is no point, and nothing depends on it."""
+
+    x: Float[Tensor, "tasks points x"]
+    y: Float[Tensor, "tasks points y"]
+    mask: Bool[Tensor, "tasks points"]
+
+    @staticmethod
+    def of(tasks: Sequence[Task], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> "TaskBatch":
+        longest = max(len(task) for task in tasks)
+        first = tasks[0]
+        x = torch.zeros(len(tasks), longest, first.x.shape[1], dtype=dtype)
+        y = torch.zeros(len(tasks), longest, first.y.shape[1], dtype=dtype)
+        mask = torch.zeros(len(tasks), longest, dtype=torch.bool)
+        for i, task in enumerate(tasks):
+            x[i, : len(task)] = task.x
+            y[i, : len(task)] = task.y
+            mask[i, : len(task)] = True
+        return TaskBatch(x.to(device), y.to(device), mask.to(device))
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+
+@dataclass(frozen=True)
+class SplitBatch:
+    """Contexts and targets of the same tasks, each padded for itself."""
+
+    context: TaskBatch
+    target: TaskBatch
+
+    @staticmethod
+    def of(splits: Sequence[Split], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> "SplitBatch":
+        return SplitBatch(
+            TaskBatch.of([split.context for split in splits], dtype, device),
+            TaskBatch.of([split.target for split in splits], dtype, device),
+        )
+
+    def __len__(self) -> int:
+        return len(self.context)
