@@ -31,26 +31,31 @@ class Predictive:
     standardiser: Standardiser
 
     @property
+    @torch.no_grad()
     def mean(self) -> np.ndarray:
         """Predictive mean (points, out); class probabilities for a categorical likelihood."""
         return self._in_user_units(self.likelihood.mean(self.outputs).mean(0))
 
     @property
+    @torch.no_grad()
     def std(self) -> np.ndarray:
         """Standard deviation of a new observation (points, out)."""
         spread = self.likelihood.mean(self.outputs).var(0, correction=0) + self.likelihood.variance(self.outputs).mean(0)
         return self._scaled(spread.sqrt())
 
     @property
+    @torch.no_grad()
     def function_std(self) -> np.ndarray:
         """Standard deviation of the function itself, without observation noise (points, out)."""
         return self._scaled(self.likelihood.mean(self.outputs).std(0, correction=0))
 
     @property
+    @torch.no_grad()
     def samples(self) -> np.ndarray:
         """Function samples without observation noise (samples, points, out): each row is one coherent function."""
         return self._in_user_units(self.likelihood.mean(self.outputs))
 
+    @torch.no_grad()
     def observations(self, seed: Seed = 0) -> np.ndarray:
         """Samples of new observations (samples, points, y): each function sample with its own noise."""
         drawn = self.likelihood.sample(self.outputs, as_generator(seed))
@@ -78,6 +83,7 @@ class Predictive:
         terms = self.pointwise_log_prob(y).sum(-1)
         return float(torch.logsumexp(terms, 0) - math.log(len(terms)))
 
+    @torch.no_grad()
     def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
         """Log-density of every point under every function sample, in the user's units, in float64."""
         y_size = self.likelihood.y_size(self.outputs.shape[-1])

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import torch
@@ -86,6 +87,10 @@ class BNNP(nn.Module):
         self.prior.link = self.likelihood.mean
         self.last_layer = last_layer
         self.inference_sees_hidden = inference_sees_hidden
+        self.columns: dict[str, list[str]] = {
+            "x": [f"x{i}" for i in range(in_size)],
+            "y": [f"y{i}" for i in range(self.y_size)],
+        }
         inference_hidden = tuple(hidden if inference_hidden is None else inference_hidden)
         self._config = {
             "in_size": in_size,
@@ -138,6 +143,12 @@ class BNNP(nn.Module):
                 for layer in zip(*(part.kl for part in parts), strict=True)
             ]
         return WeightPosterior(self, context, weights, kl)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model to one file; `bnnp.load(path)` gives it back."""
+        from bnnp.models import saving  # saving knows every model, so it cannot come first
+
+        return saving.save(self, path)
 
     def set_prior_learnability(self, share: float) -> Self:
         """Make the prior of the first `round(share |W|)` weights trainable and fix the rest (paper, section 2.5)."""

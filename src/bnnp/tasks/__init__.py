@@ -1,8 +1,10 @@
 """Data sets that belong together: a user's own, and the paper's synthetic processes."""
 
 from bnnp.tasks.exact import ExactPredictive
+from bnnp.tasks.paper_tests import posterior_quality_test, sawtooth_tests
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
 from bnnp.tasks.split import random_split
+from bnnp.tasks.tables import from_table
 from bnnp.tasks.synthetic import SOURCES, bnn, gp, heaviside, sawtooth
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
 
@@ -17,8 +19,11 @@ __all__ = [
     "TaskSource",
     "bnn",
     "from_arrays",
+    "from_table",
     "gp",
     "heaviside",
+    "posterior_quality_test",
     "random_split",
     "sawtooth",
+    "sawtooth_tests",
 ]

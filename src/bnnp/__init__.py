@@ -1,0 +1,40 @@
+"""bnnp: meta-learn a prior over the weights of a neural network, and an amortised posterior for each new data set."""
+
+from bnnp import evaluation, objectives, priors, tasks
+from bnnp.evaluation import Oracle, Scores, evaluate
+from bnnp.gaussian import FactorisationError
+from bnnp.likelihoods import Bernoulli, Categorical, Gaussian
+from bnnp.models import BNNP, WeightPosterior, load, zoo
+from bnnp.network import Network
+from bnnp.prediction import Predictive
+from bnnp.training import FitResult, History, TrainingDiverged, fit
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # data
+    "tasks",
+    # the model
+    "priors",
+    "Gaussian",
+    "Bernoulli",
+    "Categorical",
+    "Network",
+    "BNNP",
+    "WeightPosterior",
+    "load",
+    "zoo",
+    # training
+    "objectives",
+    "fit",
+    "FitResult",
+    "History",
+    "TrainingDiverged",
+    "FactorisationError",
+    # prediction and evaluation
+    "Predictive",
+    "evaluation",
+    "evaluate",
+    "Oracle",
+    "Scores",
+]

@@ -1,0 +1,164 @@
+"""How good predictions are: log densities, errors, calibration. Each with its standard error over tasks."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import scoringrules
+import torch
+
+from bnnp._random import Seed, as_integer, child
+from bnnp.likelihoods import Categorical, Gaussian
+from bnnp.prediction import Predictive
+from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.split import context_size, random_split
+from bnnp.tasks.task import Split
+
+COVERAGE_LEVELS = (0.5, 0.9, 0.95)
+_SPLIT, _CONDITION, _OBSERVE = 1, 2, 3
+
+
+class Posterior(Protocol):
+    def predict(self, x: Any) -> Predictive: ...
+
+
+class Conditionable(Protocol):
+    """Anything that predicts from a context: a model, a peer, the oracle."""
+
+    def condition(self, x: Any, y: Any, *, num_samples: int, seed: Seed) -> Posterior: ...
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of every task, their means and standard errors. `scores["mae"]` is a mean.
+
+    The log predictive densities carry the number of weight samples in their name, as in `joint_lppd@1000`: they are
+    biased by it, and must not be compared across different numbers. Looking up `"joint_lppd"` works as well.
+    """
+
+    per_task: pd.DataFrame
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.per_task[self._column(name)].mean())
+
+    def standard_error(self, name: str) -> float:
+        values = self.per_task[self._column(name)]
+        return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+    def names(self) -> list[str]:
+        return [str(name) for name in self.per_task.columns]
+
+    def table(self) -> pd.DataFrame:
+        """A row a score: mean and standard error over tasks."""
+        rows = {name: {"mean": self[name], "standard error": self.standard_error(name)} for name in self.names()}
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def to_dict(self) -> dict[str, Any]:
+        means = {name: {"mean": self[name], "standard_error": self.standard_error(name)} for name in self.names()}
+        return {"tasks": len(self.per_task), "scores": means, "per_task": self.per_task.to_dict(orient="list")}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1)
+
+    def __str__(self) -> str:
+        return self.table().to_string(float_format=lambda value: f"{value:.4f}")
+
+    def _column(self, name: str) -> str:
+        for column in self.names():
+            if column == name or column.split("@")[0] == name:
+                return column
+        raise KeyError(f"{name}: expected one of {', '.join(self.names())}")
+
+
+def evaluate(
+    model: Conditionable,
+    tasks: TaskSource | Sequence[Split],
+    *,
+    num_samples: int = 1000,
+    num_tasks: int = 64,
+    context_share: float | tuple[float, float] = (0.1, 0.5),
+    context_count: int | tuple[int, int] | None = None,
+    noise: float | None = None,
+    seed: Seed = 0,
+) -> Scores:
+    """Score a model's predictions of the targets of test tasks, in the user's units.
+
+    tasks: a source, of which `num_tasks` are drawn (all of a collection) and split at random, or splits ready made.
+    noise: score as if the observation noise had this standard deviation instead of the learned one (Gaussian only).
+
+    Example: `print(bnnp.evaluate(model, bnnp.tasks.sawtooth(), num_samples=1000, seed=0))`
+    """
+    number = as_integer(seed)
+    splits = _splits(tasks, num_tasks, context_share, context_count, child(number, _SPLIT))
+    rows = []
+    for index, split in enumerate(splits):
+        posterior = model.condition(
+            split.context.x, split.context.y, num_samples=num_samples, seed=child(number, _CONDITION, index)
+        )
+        predictive = posterior.predict(split.target.x)
+        if noise is not None:
+            predictive = with_noise(predictive, noise)
+        rows.append(score(predictive, split.target.y, seed=child(number, _OBSERVE, index)))
+    return Scores(pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)]))
+
+
+def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0) -> dict[str, float]:
+    """All scores of one task. See `lppd` for the three log densities."""
+    terms = predictive.pointwise_log_prob(y)
+    result = {f"{name}_lppd@{len(terms)}": value for name, value in lppd(terms).items()}
+    if isinstance(predictive.likelihood, Categorical):
+        labels = y.squeeze(-1).numpy()
+        return {**result, "accuracy": float((predictive.mean.argmax(-1) == labels).mean())}
+    observed = y.numpy()
+    error = predictive.mean - observed
+    draws = predictive.observations(seed)
+    result["mae"] = float(np.abs(error).mean())
+    result["rmse"] = float(np.sqrt(np.square(error).mean()))
+    result["crps"] = float(np.mean(np.asarray(scoringrules.crps_ensemble(observed, draws, m_axis=0, estimator="fair"))))
+    for level in COVERAGE_LEVELS:
+        low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        result[f"coverage_{round(100 * level)}"] = float(((observed >= low) & (observed <= high)).mean())
+    return result
+
+
+def lppd(terms: torch.Tensor) -> dict[str, float]:
+    """The three ways to write a log predictive density a point, from log-densities (samples, points).
+
+    joint: `(1/n) log (1/K) sum_k prod_n p_kn`;  marginal: `(1/n) sum_n log (1/K) sum_k p_kn`;
+    pooled: `log 1/(K n) sum_k sum_n p_kn`.
+    """
+    samples, points = terms.shape
+    return {
+        "joint": float((torch.logsumexp(terms.sum(1), 0) - math.log(samples)) / points),
+        "marginal": float((torch.logsumexp(terms, 0) - math.log(samples)).mean()),
+        "pooled": float(torch.logsumexp(terms.flatten(), 0) - math.log(samples * points)),
+    }
+
+
+def with_noise(predictive: Predictive, noise: float) -> Predictive:
+    """The same functions under a Gaussian observation noise of this standard deviation, in the user's units."""
+    if not isinstance(predictive.likelihood, Gaussian):
+        raise ValueError(f"noise: got {noise}, but the likelihood is not Gaussian; leave it out")
+    scaled = (noise / predictive.standardiser.y_scale).tolist()
+    return Predictive(predictive.outputs, Gaussian(scaled, learnable=False), predictive.standardiser)
+
+
+def _splits(
+    tasks: TaskSource | Sequence[Split], num_tasks: int, share: Any, count: Any, generator: torch.Generator
+) -> Sequence[Split]:
+    if not isinstance(tasks, TaskSource):
+        if len(tasks) == 0:
+            raise ValueError("tasks: got none, expected at least one")
+        return tasks
+    if isinstance(tasks, Collection):
+        if tasks.splits:
+            return tasks.splits
+        drawn = list(tasks.tasks)
+    else:
+        drawn = tasks.draw(num_tasks, generator)
+    size = context_size(share, count)
+    return [random_split(task, size, generator) for task in drawn]

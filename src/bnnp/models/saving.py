@@ -1,0 +1,77 @@
+"""Models on disk."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bnnp._shapes import Tensor
+from bnnp.files import read_tensors, write_tensors
+from bnnp.models.bnnp import BNNP, from_config
+
+ZOO = "zoo:"
+
+
+def save(model: BNNP, path: str | Path) -> Path:
+    """Write a model to one file: safetensors with a JSON header."""
+    return write_tensors(path, "model", model.state_dict(), model_header(model))
+
+
+def load(path: str | Path) -> BNNP:
+    """Read a model from a file, or one that ships with the package by its name, as in `bnnp.load("zoo:sawtooth")`.
+
+    The model gives the same numbers as the one that was saved, to the last bit. Nothing in the file is executed.
+    """
+    tensors, header = read_tensors(_resolve(str(path)), "model")
+    return rebuild(tensors, header, str(path))
+
+
+def zoo() -> list[str]:
+    """Names of the models that ship with the package."""
+    return sorted(file.name.removesuffix(".bnnp") for file in files("bnnp.zoo").iterdir() if file.name.endswith(".bnnp"))
+
+
+def model_header(model: BNNP) -> dict[str, Any]:
+    config = model.config()
+    if not isinstance(config["activation"], str):
+        raise ValueError("activation: a model with an activation given as a function cannot be saved; use a name instead")
+    return {
+        "class": "BNNP",
+        "config": config,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "prior_learnability": model.prior.learnability,
+        "columns": model.columns,
+    }
+
+
+def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str) -> BNNP:
+    """The model that a header and tensors describe, or `ValueError` where they do not fit together."""
+    try:
+        if header["class"] != "BNNP":
+            raise ValueError(f"unknown kind of model {header['class']!r}")
+        model = from_config(header["config"]).to({"float32": torch.float32, "float64": torch.float64}[header["dtype"]])
+        model.set_prior_learnability(header["prior_learnability"])
+        model.columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
+        expected = {name: (tensor.shape, tensor.dtype) for name, tensor in model.state_dict().items()}
+        found = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+        if expected != found:
+            odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+            raise ValueError(f"tensors do not fit the model: {', '.join(odd[:3])}")
+        bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
+        if bad:
+            raise ValueError(f"values that are not finite in {', '.join(bad[:3])}")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path}: the model file is damaged ({error})") from None
+    model.load_state_dict(dict(tensors))
+    return model
+
+
+def _resolve(path: str) -> Path:
+    if not path.startswith(ZOO):
+        return Path(path)
+    name = path.removeprefix(ZOO)
+    if name not in zoo():
+        raise ValueError(f"zoo model: got {name!r}, expected one of {', '.join(zoo()) or '(none are installed)'}")
+    return Path(str(files("bnnp.zoo") / f"{name}.bnnp"))

@@ -1,0 +1,28 @@
+"""What happened during training, as records one can plot and save."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from bnnp.files import write_atomically
+
+
+@dataclass
+class History:
+    """One record every few steps (means since the one before) and one an evaluation."""
+
+    steps: list[dict[str, float]] = field(default_factory=list)
+    evaluations: list[dict[str, float]] = field(default_factory=list)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a record: step, seconds, learning rate, objective and its terms."""
+        return pd.DataFrame(self.steps)
+
+    def to_dict(self) -> dict[str, list[dict[str, float]]]:
+        return {"steps": self.steps, "evaluations": self.evaluations}
+
+    def save(self, path: str | Path) -> Path:
+        """Write the records as JSON."""
+        return write_atomically(path, json.dumps(self.to_dict(), indent=1))
