@@ -40,7 +40,9 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
 
 
 def _not_written(path: Path, error: OSError) -> OSError:
-    return OSError(error.errno, f"cannot write {path}: {error.strerror or error}; choose another place or free some space")
+    return OSError(
+        error.errno, f"cannot write {path}: {error.strerror or error}; choose another place or free some space"
+    )
 
 
 def write_tensors(path: str | Path, kind: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Path:

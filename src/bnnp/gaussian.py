@@ -125,9 +125,7 @@ class NaturalParameters:
     square: Float[Tensor, "tasks samples units"]
 
     def __add__(self, other: "NaturalParameters") -> "NaturalParameters":
-        return NaturalParameters(
-            self.precision + other.precision, self.shift + other.shift, self.square + other.square
-        )
+        return NaturalParameters(self.precision + other.precision, self.shift + other.shift, self.square + other.square)
 
 
 def condition(
@@ -187,9 +185,7 @@ def natural_parameters(
     """What a set of points adds to the natural parameters of every unit. `O(n d^2)` a unit."""
     precision = phi.mT.unsqueeze(-3) @ (seen.inverse_noise.square().unsqueeze(-1) * phi.unsqueeze(-3))
     residual = (seen.y - _project(phi, mean)) * seen.inverse_noise
-    return NaturalParameters(
-        precision, _back_project(phi, residual * seen.inverse_noise), residual.square().sum(-1)
-    )
+    return NaturalParameters(precision, _back_project(phi, residual * seen.inverse_noise), residual.square().sum(-1))
 
 
 def posterior_moments(

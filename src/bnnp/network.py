@@ -20,7 +20,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def activation_by_name(name: str) -> Callable[[Tensor], Tensor]:
     if name not in ACTIVATIONS:
-        raise ValueError(f"activation: got {name!r}, expected one of {', '.join(ACTIVATIONS)}, or a function of a tensor")
+        raise ValueError(
+            f"activation: got {name!r}, expected one of {', '.join(ACTIVATIONS)}, or a function of a tensor"
+        )
     return ACTIVATIONS[name]
 
 

@@ -183,5 +183,7 @@ class TELLAVI(Objective):
 def _joined(batch: SplitBatch) -> TaskBatch:
     context, target = batch.context, batch.target
     return TaskBatch(
-        torch.cat([context.x, target.x], 1), torch.cat([context.y, target.y], 1), torch.cat([context.mask, target.mask], 1)
+        torch.cat([context.x, target.x], 1),
+        torch.cat([context.y, target.y], 1),
+        torch.cat([context.mask, target.mask], 1),
     )

@@ -40,7 +40,9 @@ class Predictive:
     @torch.no_grad()
     def std(self) -> np.ndarray:
         """Standard deviation of a new observation (points, out)."""
-        spread = self.likelihood.mean(self.outputs).var(0, correction=0) + self.likelihood.variance(self.outputs).mean(0)
+        spread = self.likelihood.mean(self.outputs).var(0, correction=0) + self.likelihood.variance(self.outputs).mean(
+            0
+        )
         return self._scaled(spread.sqrt())
 
     @property
@@ -121,5 +123,3 @@ def network_outputs(
 
 def _numpy(values: Tensor) -> np.ndarray:
     return values.detach().cpu().numpy()
-
-

@@ -269,7 +269,9 @@ class BNNP(nn.Module):
         try:
             return condition(prior, phi, seen, draws)
         except FactorisationError as error:
-            raise FactorisationError(f"layer {layer + 1}, task {error.task} of the batch: {error}", error.task) from None
+            raise FactorisationError(
+                f"layer {layer + 1}, task {error.task} of the batch: {error}", error.task
+            ) from None
 
     def _numbers_per_sample(self, points: int) -> int:
         """Size of the largest array that conditioning makes for one weight sample."""

@@ -30,13 +30,17 @@ def load(path: str | Path) -> BNNP:
 
 def zoo() -> list[str]:
     """Names of the models that ship with the package."""
-    return sorted(file.name.removesuffix(".bnnp") for file in files("bnnp.zoo").iterdir() if file.name.endswith(".bnnp"))
+    return sorted(
+        file.name.removesuffix(".bnnp") for file in files("bnnp.zoo").iterdir() if file.name.endswith(".bnnp")
+    )
 
 
 def model_header(model: BNNP) -> dict[str, Any]:
     config = model.config()
     if not isinstance(config["activation"], str):
-        raise ValueError("activation: a model with an activation given as a function cannot be saved; use a name instead")
+        raise ValueError(
+            "activation: a model with an activation given as a function cannot be saved; use a name instead"
+        )
     return {
         "class": "BNNP",
         "config": config,

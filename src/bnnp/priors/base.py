@@ -127,4 +127,3 @@ def standard_variance(network: Network, layer: int, outputs: int = 1) -> Float[T
 
 def standard_normal_log_prob(v: Float[Tensor, "*batch units d"]) -> Float[Tensor, "*batch units"]:
     return -0.5 * (v.square().sum(-1) + v.shape[-1] * math.log(2 * math.pi))
-

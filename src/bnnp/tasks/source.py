@@ -103,7 +103,9 @@ def collect(
     for task in tasks:
         sizes, expected = (task.x.shape[1], task.y.shape[1]), (first.x.shape[1], first.y.shape[1])
         if sizes != expected:
-            raise ValueError(f"task {task.name!r}: got {sizes} columns of (x, y), expected {expected} as in the first task")
+            raise ValueError(
+                f"task {task.name!r}: got {sizes} columns of (x, y), expected {expected} as in the first task"
+            )
         if len(task) < min_points:
             raise ValueError(
                 f"task {task.name!r}: got {len(task)} point{'s' * (len(task) != 1)}, expected at least {min_points} "

@@ -41,9 +41,7 @@ class ContextCount:
 ContextSize = ContextShare | ContextCount
 
 
-def context_size(
-    share: float | tuple[float, float] | None, count: int | tuple[int, int] | None = None
-) -> ContextSize:
+def context_size(share: float | tuple[float, float] | None, count: int | tuple[int, int] | None = None) -> ContextSize:
     """The user's choice, as a number or a range, of how large contexts are. A count goes before a share."""
     if count is not None:
         low, high = count if isinstance(count, tuple | list) else (count, count)

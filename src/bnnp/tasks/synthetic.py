@@ -32,7 +32,9 @@ class Synthetic(TaskSource):
 
     def __post_init__(self):
         if self.noise < 0 or not self.low < self.high:
-            raise ValueError(f"got noise={self.noise}, low={self.low}, high={self.high}; expected noise >= 0 and low < high")
+            raise ValueError(
+                f"got noise={self.noise}, low={self.low}, high={self.high}; expected noise >= 0 and low < high"
+            )
         if not 2 <= self.points[0] <= self.points[1]:
             raise ValueError(f"points: got {self.points}, expected a range of at least 2 points, as in (40, 100)")
 

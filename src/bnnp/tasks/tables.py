@@ -46,7 +46,9 @@ def from_table(
     if len(frame) == 0:
         raise ValueError("table: got no rows, expected at least one data set; is the file empty?")
     if frame[task].isna().any():
-        raise ValueError(f"column {task!r}: got an empty cell at row {_first(frame[task].isna())}, expected a name of a task")
+        raise ValueError(
+            f"column {task!r}: got an empty cell at row {_first(frame[task].isna())}, expected a name of a task"
+        )
     numbers = numeric_columns(frame, [*x_names, *y_names])
     groups = list(numbers.groupby(frame[task], sort=True).indices.items())
     tasks = [_task(str(name), numbers.iloc[rows], x_names, y_names) for name, rows in groups]
@@ -114,7 +116,9 @@ def _task(name: str, rows: pd.DataFrame, x_names: list[str], y_names: list[str])
 def _split(task: Task, roles: pd.Series) -> Split:
     unknown = set(roles) - {CONTEXT, TARGET}
     if unknown:
-        raise ValueError(f"task {task.name!r}: got the role {sorted(map(str, unknown))[0]!r}, expected 'context' or 'target'")
+        raise ValueError(
+            f"task {task.name!r}: got the role {sorted(map(str, unknown))[0]!r}, expected 'context' or 'target'"
+        )
     is_context = (roles == CONTEXT).to_numpy()
     if is_context.all():
         raise ValueError(f"task {task.name!r}: got no target, expected at least one point to predict")

@@ -13,7 +13,11 @@ from bnnp._shapes import Bool, Float, Tensor
 def as_columns(values: ArrayLike | Tensor, name: str, width: int | None = None) -> Float[Tensor, "points columns"]:
     """User data as a float64 matrix of finite numbers, a row a point. A vector becomes one column."""
     try:
-        array = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64))
+        array = (
+            values.detach().cpu()
+            if isinstance(values, Tensor)
+            else torch.from_numpy(np.array(values, dtype=np.float64))
+        )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: expected numbers, got something that is not a number ({error})") from None
     array = array.to(torch.float64)
@@ -26,7 +30,9 @@ def as_columns(values: ArrayLike | Tensor, name: str, width: int | None = None) 
     if array.ndim != 2:
         raise ValueError(f"{name}: got shape {tuple(array.shape)}, expected (points, columns)")
     if width is not None and array.shape[1] != width:
-        raise ValueError(f"{name}: got {array.shape[1]} columns, expected {width}; pass the same columns as in training")
+        raise ValueError(
+            f"{name}: got {array.shape[1]} columns, expected {width}; pass the same columns as in training"
+        )
     bad = (~torch.isfinite(array)).nonzero()
     if len(bad):
         row, column = bad[0].tolist()
@@ -78,7 +84,9 @@ class TaskBatch:
     mask: Bool[Tensor, "tasks points"]
 
     @staticmethod
-    def of(tasks: Sequence[Task], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> "TaskBatch":
+    def of(
+        tasks: Sequence[Task], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> "TaskBatch":
         longest = max(len(task) for task in tasks)
         first = tasks[0]
         x = torch.zeros(len(tasks), longest, first.x.shape[1], dtype=dtype)
@@ -102,7 +110,9 @@ class SplitBatch:
     target: TaskBatch
 
     @staticmethod
-    def of(splits: Sequence[Split], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> "SplitBatch":
+    def of(
+        splits: Sequence[Split], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> "SplitBatch":
         return SplitBatch(
             TaskBatch.of([split.context for split in splits], dtype, device),
             TaskBatch.of([split.target for split in splits], dtype, device),

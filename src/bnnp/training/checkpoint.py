@@ -40,7 +40,9 @@ class Checkpoint:
         return write_tensors(Path(folder) / FILE_NAME, "checkpoint", tensors, header)
 
 
-def restore(folder: str | Path, model: BNNP, optimiser: torch.optim.Optimizer, settings: dict[str, Any]) -> Checkpoint | None:
+def restore(
+    folder: str | Path, model: BNNP, optimiser: torch.optim.Optimizer, settings: dict[str, Any]
+) -> Checkpoint | None:
     """Bring model and optimiser to the state in `folder`, or do nothing where there is none."""
     path = Path(folder) / FILE_NAME
     if not path.exists():

@@ -149,7 +149,9 @@ class _Run:
         self._recent: list[dict[str, float]] = []
         self._good = _copy_of(model)
 
-    def take(self, objective: Objective, batch: SplitBatch, generator: torch.Generator, clip_norm: float | None) -> dict[str, float]:
+    def take(
+        self, objective: Objective, batch: SplitBatch, generator: torch.Generator, clip_norm: float | None
+    ) -> dict[str, float]:
         """One step of the optimiser. Returns the terms, averaged over tasks and points' sums as they are."""
         started = time.perf_counter()
         prepared = SplitBatch(self.model.prepare(batch.context), self.model.prepare(batch.target))
@@ -191,7 +193,9 @@ class _Run:
         """Remember the present state as good, on disk too where a folder is given."""
         self._good = _copy_of(self.model)
         if self.folder is not None:
-            Checkpoint(self.step, self.seconds, self.settings, self.history).save(self.folder, self.model, self.optimiser)
+            Checkpoint(self.step, self.seconds, self.settings, self.history).save(
+                self.folder, self.model, self.optimiser
+            )
 
     def resume(self) -> None:
         assert self.folder is not None
@@ -248,7 +252,10 @@ def _set_learning_rate(optimiser: torch.optim.Optimizer, ends: tuple[float, floa
 
 
 def _means(terms: Terms, total: torch.Tensor) -> dict[str, float]:
-    return {"objective": float(total.detach().mean()), **{k: float(v.detach().mean()) for k, v in terms.by_name.items()}}
+    return {
+        "objective": float(total.detach().mean()),
+        **{k: float(v.detach().mean()) for k, v in terms.by_name.items()},
+    }
 
 
 def _copy_of(model: BNNP) -> dict[str, torch.Tensor]:

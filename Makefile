@@ -1,0 +1,38 @@
+# Everything a fresh machine needs: Python 3.11 or later with venv, and make.
+PYTHON ?= python3
+BIN := .venv/bin
+BNNP_DATA ?= $(wildcard ../shared/data)
+export BNNP_DATA
+
+.PHONY: demo test slow lint docs bench clean
+
+demo: .venv/installed  ## Meta-train on sawtooth tasks, print scores beside the oracle's, write figures (about 5 minutes)
+	$(BIN)/bnnp demo --out demo
+
+test: lint  ## Lint, check types and the import arrow, run the tests
+	$(BIN)/pytest -n 2
+
+slow: .venv/installed  ## The studies that take minutes
+	$(BIN)/pytest -m slow
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+docs: .venv/installed  ## The documentation as a site, in site/
+	$(BIN)/mkdocs build --strict
+
+bench: .venv/installed  ## Time a training step and a prediction
+	$(BIN)/python benchmarks/steps.py
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0 -e ".[data,dev]"
+	$(BIN)/python -c "import torch; assert torch.__version__.startswith('2.13.0'), torch.__version__"
+	$(BIN)/pyright --version  # fetches what it needs, so that later commands work offline
+	touch $@
+
+clean:
+	rm -rf .venv demo site
