@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
@@ -17,7 +18,7 @@ _HEADER = "bnnp"
 
 
 def write_atomically(path: str | Path, content: bytes | str) -> Path:
-    """Write a file so that a reader sees the old content or the new one, never a part: full disks leave it as it was."""
+    """Write a file so that a reader sees the old content or the new one, never a part. A full disk leaves the old."""
     path = Path(path)
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -48,8 +49,10 @@ def _not_written(path: Path, error: OSError) -> OSError:
 def write_tensors(path: str | Path, kind: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Path:
     """One safetensors file of a given kind, with a JSON header."""
     text = json.dumps({"format": FORMAT_VERSION, "kind": kind, **header})
-    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    return write_atomically(path, save(contiguous, metadata={_HEADER: text}))
+    apart = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+    return write_atomically(path, save(apart, metadata={_HEADER: text}))
 
 
 def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -70,7 +73,9 @@ def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
         version, found = header["format"], header["kind"]
     except (json.JSONDecodeError, KeyError, TypeError):
         raise ValueError(f"{path}: the header of this file is damaged") from None
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if not isinstance(version, int) or version < 1:
+        raise ValueError(f"{path}: the header of this file is damaged (format version {version!r})")
+    if version > FORMAT_VERSION:
         raise ValueError(
             f"{path}: got format version {version}, expected at most {FORMAT_VERSION}; it was written by a newer bnnp, "
             "so upgrade with `pip install --upgrade bnnp`"

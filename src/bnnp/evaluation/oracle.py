@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bnnp._random import Seed, as_generator
+from bnnp._random import Seed, as_generator, as_integer
 from bnnp.likelihoods import Gaussian
 from bnnp.prediction import Predictive
 from bnnp.tasks.exact import ExactPredictive
@@ -21,8 +21,12 @@ class Oracle:
 
     source: ExactSource
 
+    def __post_init__(self):
+        if not hasattr(self.source, "oracle"):
+            raise ValueError(f"source: got {type(self.source).__name__}, which has no exact predictive")
+
     def condition(self, x: Any, y: Any, *, num_samples: int = 1000, seed: Seed = 0) -> "OraclePosterior":
-        return OraclePosterior(self.source, x, y, num_samples, seed)
+        return OraclePosterior(self.source, x, y, num_samples, as_integer(seed))
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class OraclePosterior:
     x: Any
     y: Any
     num_samples: int
-    seed: Seed
+    seed: int
 
     def predict(self, x: Any) -> Predictive:
         inputs = as_columns(x, "x")

@@ -43,10 +43,10 @@ class Scores:
     per_task: pd.DataFrame
 
     def __getitem__(self, name: str) -> float:
-        return float(self.per_task[self._column(name)].mean())
+        return float(self._values(name).mean())
 
     def standard_error(self, name: str) -> float:
-        values = self.per_task[self._column(name)]
+        values = self._values(name)
         return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
     def names(self) -> list[str]:
@@ -58,14 +58,23 @@ class Scores:
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def to_dict(self) -> dict[str, Any]:
-        means = {name: {"mean": self[name], "standard_error": self.standard_error(name)} for name in self.names()}
-        return {"tasks": len(self.per_task), "scores": means, "per_task": self.per_task.to_dict(orient="list")}
+        """Plain values, which JSON can hold: None stands for a number that is not finite."""
+        means = {
+            name: {"mean": _plain(self[name]), "standard_error": _plain(self.standard_error(name))}
+            for name in self.names()
+        }
+        per_task = {name: [_plain(value) for value in self._values(name)] for name in self.names()}
+        labels = [str(label) for label in self.per_task.index]
+        return {"tasks": len(labels), "scores": means, "task": labels, "per_task": per_task}
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=1)
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
 
     def __str__(self) -> str:
         return self.table().to_string(float_format=lambda value: f"{value:.4f}")
+
+    def _values(self, name: str) -> np.ndarray:
+        return np.asarray(self.per_task[self._column(name)], dtype=np.float64)
 
     def _column(self, name: str) -> str:
         for column in self.names():
@@ -92,6 +101,9 @@ def evaluate(
 
     Example: `print(bnnp.evaluate(model, bnnp.tasks.sawtooth(), num_samples=1000, seed=0))`
     """
+    for name, value in (("num_samples", num_samples), ("num_tasks", num_tasks)):
+        if value < 1:
+            raise ValueError(f"{name}: got {value}, expected a positive number")
     number = as_integer(seed)
     splits = _splits(tasks, num_tasks, context_share, context_count, child(number, _SPLIT))
     rows = []
@@ -142,9 +154,13 @@ def lppd(terms: torch.Tensor) -> dict[str, float]:
 def with_noise(predictive: Predictive, noise: float) -> Predictive:
     """The same functions under a Gaussian observation noise of this standard deviation, in the user's units."""
     if not isinstance(predictive.likelihood, Gaussian):
-        raise ValueError(f"noise: got {noise}, but the likelihood is not Gaussian; leave it out")
+        raise ValueError(f"noise: got {noise}, but the likelihood is not Gaussian; leave it out")  # noqa: TRY004
     scaled = (noise / predictive.standardiser.y_scale).tolist()
     return Predictive(predictive.outputs, Gaussian(scaled, learnable=False), predictive.standardiser)
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 def _splits(
@@ -153,6 +169,8 @@ def _splits(
     if not isinstance(tasks, TaskSource):
         if len(tasks) == 0:
             raise ValueError("tasks: got none, expected at least one")
+        if not all(isinstance(split, Split) for split in tasks):
+            raise ValueError("tasks: expected a task source, or a list of bnnp.tasks.Split(context, target)")
         return tasks
     if isinstance(tasks, Collection):
         if tasks.splits:

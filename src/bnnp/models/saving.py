@@ -38,7 +38,7 @@ def zoo() -> list[str]:
 def model_header(model: BNNP) -> dict[str, Any]:
     config = model.config()
     if not isinstance(config["activation"], str):
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004
             "activation: a model with an activation given as a function cannot be saved; use a name instead"
         )
     return {
@@ -57,7 +57,10 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
             raise ValueError(f"unknown kind of model {header['class']!r}")
         model = from_config(header["config"]).to({"float32": torch.float32, "float64": torch.float64}[header["dtype"]])
         model.set_prior_learnability(header["prior_learnability"])
-        model.columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
+        columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
+        if {role: len(names) for role, names in columns.items()} != {"x": model.network.sizes[0], "y": model.y_size}:
+            raise ValueError("names of columns do not fit the model")
+        model.columns = columns
         expected = {name: (tensor.shape, tensor.dtype) for name, tensor in model.state_dict().items()}
         found = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         if expected != found:
@@ -66,7 +69,7 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
         bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
         if bad:
             raise ValueError(f"values that are not finite in {', '.join(bad[:3])}")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{path}: the model file is damaged ({error})") from None
     model.load_state_dict(dict(tensors))
     return model

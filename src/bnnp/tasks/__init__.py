@@ -4,8 +4,8 @@ from bnnp.tasks.exact import ExactPredictive
 from bnnp.tasks.paper_tests import posterior_quality_test, sawtooth_tests
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
 from bnnp.tasks.split import random_split
-from bnnp.tasks.tables import from_table
 from bnnp.tasks.synthetic import SOURCES, bnn, gp, heaviside, sawtooth
+from bnnp.tasks.tables import from_table
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
 
 __all__ = [

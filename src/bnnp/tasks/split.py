@@ -1,7 +1,9 @@
 """Random parts of a task: what the model sees (context) and what it must predict (target)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from bnnp.tasks.task import Split, Task
@@ -19,7 +21,7 @@ class ContextShare:
             raise ValueError(f"context_share: got ({self.low}, {self.high}), expected 0 <= low <= high <= 1")
 
     def size(self, points: int, generator: torch.Generator) -> int:
-        share = self.low + (self.high - self.low) * float(torch.rand((), generator=generator))
+        share = self.low + (self.high - self.low) * float(torch.rand((), generator=generator, dtype=torch.float64))
         return round(share * points)
 
 
@@ -44,16 +46,24 @@ ContextSize = ContextShare | ContextCount
 def context_size(share: float | tuple[float, float] | None, count: int | tuple[int, int] | None = None) -> ContextSize:
     """The user's choice, as a number or a range, of how large contexts are. A count goes before a share."""
     if count is not None:
-        low, high = count if isinstance(count, tuple | list) else (count, count)
+        low, high = _range(count, "context_count", "as in 10 or (5, 20)")
         return ContextCount(int(low), int(high))
     if share is None:
         raise ValueError("context_share: got None, expected a share or a range of shares, as in (0.1, 0.5)")
-    low, high = share if isinstance(share, tuple | list) else (share, share)
-    return ContextShare(float(low), float(high))
+    return ContextShare(*_range(share, "context_share", "as in 0.3 or (0.1, 0.5)"))
+
+
+def _range(value: float | Sequence[float], name: str, example: str) -> tuple[float, float]:
+    ends = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    if len(ends) != 2 or not all(isinstance(end, int | float | np.number) for end in ends):
+        raise ValueError(f"{name}: got {value!r}, expected a number or a range, {example}")
+    return float(ends[0]), float(ends[1])
 
 
 def random_split(task: Task, size: ContextSize, generator: torch.Generator) -> Split:
     """A random context of the wished size, at least one point being left as target."""
+    if len(task) == 0:
+        raise ValueError(f"task {task.name!r}: got no points, expected at least one to predict; leave this task out")
     order = torch.randperm(len(task), generator=generator)
     context = min(size.size(len(task), generator), len(task) - 1)
     return Split(task.take(order[:context]), task.take(order[context:]))

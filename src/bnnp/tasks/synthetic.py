@@ -15,14 +15,14 @@ from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task, as_columns
 
 _JITTER = 1e-10
-"""Added to the variance of drawn (not inferred) GP values: a squared-exponential matrix is singular in floating point."""
+"""Added to the variance of drawn (not inferred) GP values: in floating point their covariance matrix is singular."""
 
 
 @dataclass(frozen=True)
 class Synthetic(TaskSource):
     """Functions of one input at uniform inputs with Gaussian noise.
 
-    noise: standard deviation of the observations;  low, high: range of the inputs;  points: range of the sizes of tasks.
+    noise: standard deviation of the observations;  low, high: range of the inputs;  points: range of sizes of tasks.
     """
 
     noise: float
@@ -35,7 +35,7 @@ class Synthetic(TaskSource):
             raise ValueError(
                 f"got noise={self.noise}, low={self.low}, high={self.high}; expected noise >= 0 and low < high"
             )
-        if not 2 <= self.points[0] <= self.points[1]:
+        if not isinstance(self.points, tuple | list) or not 2 <= self.points[0] <= self.points[-1]:
             raise ValueError(f"points: got {self.points}, expected a range of at least 2 points, as in (40, 100)")
 
     @property
@@ -105,7 +105,7 @@ class GaussianProcess(Synthetic):
 
 @dataclass(frozen=True)
 class Heaviside(Synthetic):
-    """The sign of a GP draw after its mean over the inputs has been taken off: values -1 and +1. No exact predictive."""
+    """The sign of a GP draw less its mean over the inputs: values -1 and +1. There is no exact predictive."""
 
     length_scale: float = 1.0
 

@@ -1,10 +1,12 @@
 """A user's long table: one row a point, one column that says which data set the point belongs to."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.task import Split, Task
@@ -41,18 +43,28 @@ def from_table(
     check_columns(frame, used)
     if len(set(used)) != len(used):
         raise ValueError(f"columns: got {', '.join(used)}, expected each column once")
-    frame = frame[used]
-    frame = frame.dropna() if missing == "drop" else frame
     if len(frame) == 0:
         raise ValueError("table: got no rows, expected at least one data set; is the file empty?")
-    if frame[task].isna().any():
+    empty = np.stack([np.asarray(_column(frame, name).isna()) for name in used])
+    kept = np.flatnonzero(~empty.any(0)) if missing == "drop" else np.arange(len(frame))
+    if len(kept) == 0:
+        raise ValueError("table: got an empty cell in every row, expected at least one complete row")
+    if empty[0, kept].any():
+        row = _row_number(kept, empty[0, kept])
         raise ValueError(
-            f"column {task!r}: got an empty cell at row {_first(frame[task].isna())}, expected a name of a task"
+            f"column {task!r}: got an empty cell at row {row}, expected a name of a task; "
+            "give missing='drop' to leave such rows out"
         )
-    numbers = numeric_columns(frame, [*x_names, *y_names])
-    groups = list(numbers.groupby(frame[task], sort=True).indices.items())
-    tasks = [_task(str(name), numbers.iloc[rows], x_names, y_names) for name, rows in groups]
-    splits = [_split(t, frame[role].iloc[rows]) for t, (_, rows) in zip(tasks, groups, strict=True)] if role else []
+    numbers = numeric_columns(frame.iloc[kept], [*x_names, *y_names], kept).to_numpy()
+    names, groups = _grouped(np.asarray(_column(frame, task), dtype=object)[kept])
+    tasks = [
+        Task.of(numbers[rows, : len(x_names)], numbers[rows, len(x_names) :], name)
+        for name, rows in zip(names, groups, strict=True)
+    ]
+    splits = []
+    if role:
+        roles = np.asarray(_column(frame, role), dtype=object)[kept]
+        splits = [_split(t, roles[rows]) for t, rows in zip(tasks, groups, strict=True)]
     return collect(
         tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
     )
@@ -62,6 +74,8 @@ def read_table(table: pd.DataFrame | str | Path) -> pd.DataFrame:
     """A data frame as it is, or the one in a CSV or Parquet file."""
     if isinstance(table, pd.DataFrame):
         return table
+    if not isinstance(table, str | os.PathLike):
+        raise ValueError(f"table: got {type(table).__name__}, expected a pandas data frame or the path of a file")  # noqa: TRY004
     path = Path(table)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
@@ -74,32 +88,52 @@ def read_table(table: pd.DataFrame | str | Path) -> pd.DataFrame:
 
 
 def check_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    unknown = [name for name in names if name not in frame.columns]
-    if unknown:
-        there = ", ".join(str(name) for name in frame.columns)
-        raise ValueError(f"column {unknown[0]!r}: there is no such column; the table has {there}")
+    there = list(frame.columns)
+    for name in names:
+        if name not in there:
+            raise ValueError(
+                f"column {name!r}: there is no such column; the table has {', '.join(str(other) for other in there)}"
+            )
+        if there.count(name) > 1:
+            raise ValueError(
+                f"column {name!r}: got {there.count(name)} columns of this name, expected one; rename them"
+            )
 
 
-def numeric_columns(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """These columns as finite numbers, or an error that names the first cell that is not one."""
+def numeric_columns(frame: pd.DataFrame, names: Sequence[str], rows: np.ndarray | None = None) -> pd.DataFrame:
+    """These columns as finite numbers, or an error that names the first cell that is not one.
+
+    rows: the places of the frame's rows in the user's table, where some have been left out.
+    """
+    places = np.arange(len(frame)) if rows is None else rows
     columns = {}
     for name in names:
-        values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        column = _column(frame, name)
+        if column.dtype.kind in "mMc":
+            raise ValueError(
+                f"column {name!r}: got {column.dtype}, expected real numbers; turn times into numbers first, as in hours "
+                "since the first one"
+            )
+        values = pd.Series(pd.to_numeric(column, errors="coerce")).to_numpy(dtype=np.float64, na_value=np.nan)
         bad = ~np.isfinite(values)
         if bad.any():
-            cell = frame[name].iloc[int(bad.argmax())]
+            cell = column.iloc[int(bad.argmax())]
             cure = "give missing='drop' to leave such rows out" if pd.isna(cell) else "correct or remove this row"
             raise ValueError(
-                f"column {name!r}: got {cell!r} at row {_first(pd.Series(bad))} ({int(bad.sum())} such cells), "
+                f"column {name!r}: got {cell!r} at row {_row_number(places, bad)} ({int(bad.sum())} such cells), "
                 f"expected finite numbers; {cure}"
             )
         columns[name] = values
     return pd.DataFrame(columns, index=frame.index)
 
 
-def _first(flags: pd.Series) -> int:
-    """Row number as an editor shows it, the header being row 1."""
-    return int(np.asarray(flags).argmax()) + 2
+def _column(frame: pd.DataFrame, name: str) -> pd.Series:
+    return pd.Series(frame[name])
+
+
+def _row_number(places: np.ndarray, flags: np.ndarray) -> int:
+    """Number of the first flagged row as an editor shows it, the header being row 1."""
+    return int(places[flags.argmax()]) + 2
 
 
 def _names(columns: str | Sequence[str]) -> list[str]:
@@ -109,17 +143,18 @@ def _names(columns: str | Sequence[str]) -> list[str]:
     return names
 
 
-def _task(name: str, rows: pd.DataFrame, x_names: list[str], y_names: list[str]) -> Task:
-    return Task.of(rows[x_names].to_numpy(), rows[y_names].to_numpy(), name)
+def _grouped(labels: np.ndarray) -> tuple[list[str], list[np.ndarray]]:
+    """The names that occur, sorted, and the rows of each in their order."""
+    codes, names = pd.factorize(labels, sort=True)
+    groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    return [str(name) for name in names], groups
 
 
-def _split(task: Task, roles: pd.Series) -> Split:
-    unknown = set(roles) - {CONTEXT, TARGET}
+def _split(task: Task, roles: np.ndarray) -> Split:
+    unknown = sorted(str(role) for role in set(roles) - {CONTEXT, TARGET})
     if unknown:
-        raise ValueError(
-            f"task {task.name!r}: got the role {sorted(map(str, unknown))[0]!r}, expected 'context' or 'target'"
-        )
-    is_context = (roles == CONTEXT).to_numpy()
-    if is_context.all():
+        raise ValueError(f"task {task.name!r}: got the role {unknown[0]!r}, expected 'context' or 'target'")
+    is_context = torch.from_numpy(np.equal(roles, CONTEXT).astype(bool))
+    if bool(is_context.all()):
         raise ValueError(f"task {task.name!r}: got no target, expected at least one point to predict")
-    return Split(task.take(np.flatnonzero(is_context)), task.take(np.flatnonzero(~is_context)))  # pyright: ignore
+    return Split(task.take(is_context), task.take(~is_context))

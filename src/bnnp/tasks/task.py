@@ -18,9 +18,9 @@ def as_columns(values: ArrayLike | Tensor, name: str, width: int | None = None) 
             if isinstance(values, Tensor)
             else torch.from_numpy(np.array(values, dtype=np.float64))
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name}: expected numbers, got something that is not a number ({error})") from None
-    array = array.to(torch.float64)
+    array = array.to(torch.float64, copy=isinstance(values, Tensor))  # a copy: the user's data may change later
     if array.ndim == 0:
         raise ValueError(f"{name}: got a single number, expected one row a point, as in [[0.1], [0.4]]")
     if array.ndim == 1:
@@ -77,7 +77,7 @@ class Split:
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Tasks of unequal size as one padded tensor. Where `mask` is false there is no point, and nothing depends on it."""
+    """Tasks of unequal size as one padded tensor. Where `mask` is false there is no point: nothing depends on it."""
 
     x: Float[Tensor, "tasks points x"]
     y: Float[Tensor, "tasks points y"]

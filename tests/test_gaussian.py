@@ -1,0 +1,323 @@
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import reference
+import torch
+
+from bnnp.gaussian import (
+    FactorisationError,
+    Observations,
+    UnitPrior,
+    Update,
+    UpdateNoise,
+    condition,
+    function_space,
+    natural_parameters,
+    posterior_moments,
+    weight_space,
+    with_missing,
+)
+
+FORMS = [function_space, weight_space, condition]
+TASKS, SAMPLES, UNITS, D = 2, 3, 2, 4
+
+
+@dataclass(frozen=True)
+class Case:
+    points: int
+    diagonal: bool
+    shared: bool  # one feature matrix and prior mean for all samples, as in a network's first layer
+
+    def __str__(self):
+        return f"n{self.points}-{'diagonal' if self.diagonal else 'full'}-{'shared' if self.shared else 'persample'}"
+
+
+CASES = [
+    Case(points, diagonal, shared) for points in (0, 2, 9) for diagonal in (True, False) for shared in (True, False)
+]
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+
+
+@dataclass(frozen=True)
+class Problem:
+    prior: UnitPrior
+    phi: torch.Tensor
+    seen: Observations
+    noise: UpdateNoise
+
+    def update(self, form) -> Update:
+        return form(self.prior, self.phi, self.seen, self.noise)
+
+    def to(self, dtype) -> "Problem":
+        return Problem(self.prior.to(dtype), self.phi.to(dtype), self.seen.to(dtype), self.noise.to(dtype))
+
+
+def problem(case: Case) -> Problem:
+    generator = torch.Generator().manual_seed(7)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    tasks, samples = (1, 1) if case.shared else (TASKS, SAMPLES)
+    scale = torch.exp(0.3 * normal(UNITS, D))
+    factor = scale if case.diagonal else torch.diag_embed(scale) + 0.5 * normal(UNITS, D, D).tril(-1)
+    n, phi_samples = case.points, 1 if case.shared else SAMPLES
+    seen = Observations(
+        normal(TASKS, phi_samples, UNITS, n), torch.exp(0.5 * normal(TASKS, phi_samples, UNITS, n) + 0.5)
+    )
+    noise = UpdateNoise(normal(TASKS, SAMPLES, UNITS, D), normal(TASKS, SAMPLES, UNITS, n))
+    return Problem(UnitPrior(normal(tasks, samples, UNITS, D), factor), normal(TASKS, phi_samples, n, D), seen, noise)
+
+
+def units_of(p: Problem):
+    """Every unit of every sample of every task by itself: its index, prior, features, observations and noise."""
+    factor = torch.diag_embed(p.prior.factor) if p.prior.is_diagonal else p.prior.factor
+    mean = p.prior.mean.expand(TASKS, SAMPLES, UNITS, D)
+    phi = p.phi.expand(TASKS, SAMPLES, *p.phi.shape[2:])
+    y = p.seen.y.expand(TASKS, SAMPLES, UNITS, -1)
+    sd = (1 / p.seen.inverse_noise).expand(y.shape)
+    for t, s, u in np.ndindex(TASKS, SAMPLES, UNITS):
+        covariance = reference.array(factor[u] @ factor[u].T)
+        index = (t, s, u)
+        yield index, (*map(reference.array, (mean[index],)), covariance), *map(
+            reference.array, (phi[t, s], y[index], sd[index])
+        )
+
+
+def for_all_samples(values: torch.Tensor) -> torch.Tensor:
+    """A quantity that is the same for all samples, once for each."""
+    return values.expand(TASKS, SAMPLES, *values.shape[2:])
+
+
+def weights(p: Problem, update: Update) -> torch.Tensor:
+    return p.prior.weights(update.whitened)
+
+
+def without_noise(p: Problem) -> Problem:
+    return replace(p, noise=UpdateNoise(torch.zeros_like(p.noise.weights), torch.zeros_like(p.noise.points)))
+
+
+# --- closed forms ----------------------------------------------------------------------------------------------------
+
+
+@every_case
+def test_posterior_moments_are_the_papers(case):
+    p = problem(case)
+    mean, covariance = posterior_moments(p.prior, natural_parameters(p.prior.mean, p.phi, p.seen))
+    mean, covariance = for_all_samples(mean), for_all_samples(covariance)
+    for index, prior, phi, y, sd in units_of(p):
+        m, s = reference.posterior(*prior, phi, y, sd)
+        np.testing.assert_allclose(mean[index], m, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(covariance[index], s, rtol=1e-10, atol=1e-10)
+
+
+@every_case
+def test_natural_parameters_are_sums_over_points(case):
+    p = problem(case)
+    natural = natural_parameters(p.prior.mean, p.phi, p.seen)
+    precision, shift, square = map(for_all_samples, (natural.precision, natural.shift, natural.square))
+    for index, (mu, _), phi, y, sd in units_of(p):
+        np.testing.assert_allclose(precision[index], phi.T @ np.diag(sd**-2) @ phi, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(shift[index], phi.T @ ((y - phi @ mu) / sd**2), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(square[index], (((y - phi @ mu) / sd) ** 2).sum(), rtol=1e-10, atol=1e-10)
+
+
+@every_case
+def test_natural_parameters_add_over_data(case):
+    p = problem(case)
+    first, rest = slice(0, 1), slice(1, None)
+    parts = [
+        natural_parameters(
+            p.prior.mean, p.phi[:, :, part], Observations(p.seen.y[..., part], p.seen.inverse_noise[..., part])
+        )
+        for part in (first, rest)
+    ]
+    whole, added = natural_parameters(p.prior.mean, p.phi, p.seen), parts[0] + parts[1]
+    torch.testing.assert_close(added.precision, whole.precision, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(added.shift, whole.shift, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(added.square, whole.square, rtol=1e-10, atol=1e-10)
+
+
+@every_form
+@every_case
+def test_kl_is_that_of_two_normals(case, form):
+    p = problem(case)
+    kl = for_all_samples(p.update(form).kl)
+    for index, prior, phi, y, sd in units_of(p):
+        expected = reference.kl(*reference.posterior(*prior, phi, y, sd), *prior)
+        np.testing.assert_allclose(kl[index], expected, rtol=1e-10, atol=1e-10)
+
+
+@every_form
+@every_case
+def test_log_evidence_is_that_of_a_linear_model(case, form):
+    p = problem(case)
+    log_evidence = for_all_samples(p.update(form).log_evidence)
+    for index, prior, phi, y, sd in units_of(p):
+        of_noise_alone = -np.log(sd).sum() - 0.5 * len(y) * math.log(2 * math.pi)
+        expected = reference.log_evidence(*prior, phi, y, sd)
+        np.testing.assert_allclose(log_evidence[index] + of_noise_alone, expected, rtol=1e-10, atol=1e-10)
+
+
+@every_form
+@every_case
+def test_sample_without_noise_is_the_posterior_mean(case, form):
+    p = without_noise(problem(case))
+    centre = for_all_samples(weights(p, p.update(form)))
+    for index, prior, phi, y, sd in units_of(p):
+        m, _ = reference.posterior(*prior, phi, y, sd)
+        np.testing.assert_allclose(centre[index], m, rtol=1e-10, atol=1e-10)
+
+
+@every_form
+@every_case
+def test_samples_have_the_posterior_covariance(case, form):
+    """A sample is affine in its noise, so that unit vectors for noise give its covariance exactly."""
+    p = without_noise(problem(case))
+    centre = weights(p, p.update(form))
+    columns = []
+    for j in range(D + case.points):
+        unit_vector = torch.zeros(D + case.points, dtype=torch.float64)
+        unit_vector[j] = 1
+        noise = UpdateNoise(
+            unit_vector[:D].expand(p.noise.weights.shape), unit_vector[D:].expand(p.noise.points.shape)
+        )
+        columns.append(weights(p, replace(p, noise=noise).update(form)) - centre)
+    jacobian = torch.stack(columns, dim=-1)
+    covariance = jacobian @ jacobian.mT
+    for index, prior, phi, y, sd in units_of(p):
+        _, s = reference.posterior(*prior, phi, y, sd)
+        np.testing.assert_allclose(covariance[index], s, rtol=1e-10, atol=1e-10)
+
+
+@every_case
+def test_samples_are_affine_in_their_noise(case):
+    p = problem(case)
+    double = UpdateNoise(2 * p.noise.weights, 2 * p.noise.points)
+    centre = weights(p, without_noise(p).update(condition))
+    once, twice = weights(p, p.update(condition)), weights(p, replace(p, noise=double).update(condition))
+    torch.testing.assert_close(twice - centre, 2 * (once - centre), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("form", [weight_space, condition], ids=lambda form: form.__name__)
+@every_case
+def test_both_forms_draw_from_the_same_posterior_with_the_same_noise(case, form):
+    p = problem(case)
+    one, other = p.update(function_space), p.update(form)
+    torch.testing.assert_close(one.whitened, other.whitened, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(one.kl, other.kl, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(one.log_evidence, other.log_evidence, rtol=1e-10, atol=1e-10)
+
+
+@every_case
+def test_whitening_undoes_weights(case):
+    p = problem(case)
+    torch.testing.assert_close(p.prior.whiten(p.prior.weights(p.noise.weights)), p.noise.weights, rtol=0, atol=1e-12)
+
+
+@every_form
+@every_case
+def test_float32_agrees_with_float64(case, form):
+    p = problem(case).to(torch.float32)
+    single, double = p.update(form), p.to(torch.float64).update(form)
+    for part in ("whitened", "kl", "log_evidence"):
+        assert getattr(single, part).dtype == torch.float32
+        torch.testing.assert_close(getattr(single, part).double(), getattr(double, part), rtol=1e-4, atol=1e-4)
+
+
+# --- missing points --------------------------------------------------------------------------------------------------
+
+
+@every_form
+@pytest.mark.parametrize("case", [case for case in CASES if case.points > 0], ids=str)
+def test_masked_points_count_for_nothing(case, form):
+    p = problem(case)
+    keep = torch.arange(case.points) % 2 == 0
+    present = Problem(
+        p.prior,
+        p.phi[:, :, keep],
+        Observations(p.seen.y[..., keep], p.seen.inverse_noise[..., keep]),
+        UpdateNoise(p.noise.weights, p.noise.points[..., keep]),
+    )
+    absurd = torch.where(keep, 0.0, 1e6).to(torch.float64)
+    masked = Problem(
+        p.prior,
+        p.phi + absurd[:, None],
+        with_missing(Observations(p.seen.y + absurd, p.seen.inverse_noise), keep.expand(TASKS, -1)),
+        UpdateNoise(p.noise.weights, p.noise.points + absurd),
+    )
+    one, other = masked.update(form), present.update(form)
+    torch.testing.assert_close(one.whitened, other.whitened, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(one.kl, other.kl, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(one.log_evidence, other.log_evidence, rtol=1e-10, atol=1e-10)
+
+
+def test_each_task_has_its_own_missing_points():
+    p = problem(Case(9, diagonal=False, shared=False))
+    mask = torch.ones(TASKS, 9, dtype=torch.bool)
+    mask[1, 4:] = False
+    masked = with_missing(p.seen, mask)
+    assert torch.equal(masked.inverse_noise[0], p.seen.inverse_noise[0])
+    assert torch.equal(masked.inverse_noise[1, ..., :4], p.seen.inverse_noise[1, ..., :4])
+    assert not masked.inverse_noise[1, ..., 4:].any()
+
+
+# --- derivatives and numerical safety --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [function_space, weight_space], ids=lambda form: form.__name__)
+@pytest.mark.parametrize(
+    "case", [Case(points, diagonal, False) for points in (2, 5) for diagonal in (True, False)], ids=str
+)
+def test_derivatives_agree_with_finite_differences(case, form):
+    p = problem(case)
+
+    def outputs(mean, factor, phi, y, inverse_noise, noise_weights, noise_points):
+        prior = UnitPrior(mean, factor if case.diagonal else factor.tril())
+        update = form(prior, phi, Observations(y, inverse_noise), UpdateNoise(noise_weights, noise_points))
+        return update.whitened, update.kl, update.log_evidence
+
+    one_sample = [
+        p.prior.mean[:1, :1],
+        p.prior.factor,
+        p.phi[:1, :1],
+        p.seen.y[:1, :1],
+        p.seen.inverse_noise[:1, :1],
+        p.noise.weights[:1, :2],
+        p.noise.points[:1, :2],
+    ]
+    assert torch.autograd.gradcheck(outputs, [value.clone().requires_grad_() for value in one_sample])
+
+
+@every_form
+@pytest.mark.parametrize("points", [2, 9])
+def test_values_that_are_not_finite_are_an_error_that_names_the_task(form, points):
+    p = problem(Case(points, diagonal=False, shared=False))
+    p.phi[1, 0, 0, 0] = math.nan
+    with pytest.raises(FactorisationError) as raised:
+        p.update(form)
+    assert raised.value.task == 1
+
+
+@pytest.mark.parametrize("d", [8, 520], ids=["weight_space", "function_space"])
+@every_form
+def test_float32_survives_small_noise_and_nearly_collinear_features(form, d):
+    """500 points, pseudo-noise 1e-3: the condition number of the posterior precision is beyond float32's 1e7."""
+    generator = torch.Generator().manual_seed(0)
+    common = torch.randn(1, 1, 500, 1, generator=generator)
+    phi = common + 1e-3 * torch.randn(1, 1, 500, d, generator=generator)
+    prior = UnitPrior(torch.zeros(1, 1, 2, d), torch.ones(2, d) / math.sqrt(d))
+    y = common.mT + 0.1 * torch.randn(1, 1, 2, 500, generator=generator)
+    noise = UpdateNoise(
+        torch.randn(1, 2, 2, d, generator=generator), torch.randn(1, 2, 2, 500, generator=generator)
+    )
+    p = Problem(prior, phi, Observations(y, torch.full_like(y, 1e3)), noise)
+    single, double = p.update(form), p.to(torch.float64).update(form)
+    assert (phi.double().square().sum() * 1e6 / d) > 1e8
+    for part in ("whitened", "kl", "log_evidence"):
+        expected = getattr(double, part)
+        error = (getattr(single, part).double() - expected).norm() / expected.norm()
+        assert error < 1e-3
