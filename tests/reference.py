@@ -25,7 +25,9 @@ def kl(mean_q, covariance_q, mean_p, covariance_p):
     precision_p = np.linalg.inv(covariance_p)
     difference = mean_p - mean_q
     log_ratio = np.linalg.slogdet(covariance_p)[1] - np.linalg.slogdet(covariance_q)[1]
-    return 0.5 * (np.trace(precision_p @ covariance_q) + difference @ precision_p @ difference - len(mean_q) + log_ratio)
+    return 0.5 * (
+        np.trace(precision_p @ covariance_q) + difference @ precision_p @ difference - len(mean_q) + log_ratio
+    )
 
 
 def conditional(mean, covariance, current, previous, value):

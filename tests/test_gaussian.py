@@ -3,9 +3,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import reference
 import torch
 
+import reference
 from bnnp.gaussian import (
     FactorisationError,
     Observations,
@@ -74,22 +74,25 @@ def problem(case: Case) -> Problem:
 
 def units_of(p: Problem):
     """Every unit of every sample of every task by itself: its index, prior, features, observations and noise."""
-    factor = torch.diag_embed(p.prior.factor) if p.prior.is_diagonal else p.prior.factor
-    mean = p.prior.mean.expand(TASKS, SAMPLES, UNITS, D)
-    phi = p.phi.expand(TASKS, SAMPLES, *p.phi.shape[2:])
-    y = p.seen.y.expand(TASKS, SAMPLES, UNITS, -1)
-    sd = (1 / p.seen.inverse_noise).expand(y.shape)
-    for t, s, u in np.ndindex(TASKS, SAMPLES, UNITS):
-        covariance = reference.array(factor[u] @ factor[u].T)
-        index = (t, s, u)
-        yield index, (*map(reference.array, (mean[index],)), covariance), *map(
-            reference.array, (phi[t, s], y[index], sd[index])
-        )
+    factor = reference.array(torch.diag_embed(p.prior.factor) if p.prior.is_diagonal else p.prior.factor)
+    mean, phi, y, inverse_noise = (
+        reference.array(for_all_samples(values)) for values in (p.prior.mean, p.phi, p.seen.y, p.seen.inverse_noise)
+    )
+    for index in np.ndindex(TASKS, SAMPLES, UNITS):
+        t, s, u = index
+        prior = (mean[index], factor[u] @ factor[u].T)
+        yield index, prior, phi[t, s], y[index], 1 / inverse_noise[index]
 
 
 def for_all_samples(values: torch.Tensor) -> torch.Tensor:
     """A quantity that is the same for all samples, once for each."""
     return values.expand(TASKS, SAMPLES, *values.shape[2:])
+
+
+def assert_same(one: Update, other: Update, tolerance: float = 1e-10):
+    for part in ("whitened", "kl", "log_evidence"):
+        a, b = (for_all_samples(getattr(update, part)).double() for update in (one, other))
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=lambda text, part=part: f"{part}: {text}")
 
 
 def weights(p: Problem, update: Update) -> torch.Tensor:
@@ -182,9 +185,7 @@ def test_samples_have_the_posterior_covariance(case, form):
     for j in range(D + case.points):
         unit_vector = torch.zeros(D + case.points, dtype=torch.float64)
         unit_vector[j] = 1
-        noise = UpdateNoise(
-            unit_vector[:D].expand(p.noise.weights.shape), unit_vector[D:].expand(p.noise.points.shape)
-        )
+        noise = UpdateNoise(unit_vector[:D].expand(p.noise.weights.shape), unit_vector[D:].expand(p.noise.points.shape))
         columns.append(weights(p, replace(p, noise=noise).update(form)) - centre)
     jacobian = torch.stack(columns, dim=-1)
     covariance = jacobian @ jacobian.mT
@@ -207,9 +208,7 @@ def test_samples_are_affine_in_their_noise(case):
 def test_both_forms_draw_from_the_same_posterior_with_the_same_noise(case, form):
     p = problem(case)
     one, other = p.update(function_space), p.update(form)
-    torch.testing.assert_close(one.whitened, other.whitened, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(one.kl, other.kl, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(one.log_evidence, other.log_evidence, rtol=1e-10, atol=1e-10)
+    assert_same(one, other)
 
 
 @every_case
@@ -223,9 +222,8 @@ def test_whitening_undoes_weights(case):
 def test_float32_agrees_with_float64(case, form):
     p = problem(case).to(torch.float32)
     single, double = p.update(form), p.to(torch.float64).update(form)
-    for part in ("whitened", "kl", "log_evidence"):
-        assert getattr(single, part).dtype == torch.float32
-        torch.testing.assert_close(getattr(single, part).double(), getattr(double, part), rtol=1e-4, atol=1e-4)
+    assert {single.whitened.dtype, single.kl.dtype, single.log_evidence.dtype} == {torch.float32}
+    assert_same(single, double, tolerance=1e-4)
 
 
 # --- missing points --------------------------------------------------------------------------------------------------
@@ -250,9 +248,7 @@ def test_masked_points_count_for_nothing(case, form):
         UpdateNoise(p.noise.weights, p.noise.points + absurd),
     )
     one, other = masked.update(form), present.update(form)
-    torch.testing.assert_close(one.whitened, other.whitened, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(one.kl, other.kl, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(one.log_evidence, other.log_evidence, rtol=1e-10, atol=1e-10)
+    assert_same(one, other)
 
 
 def test_each_task_has_its_own_missing_points():
@@ -292,9 +288,45 @@ def test_derivatives_agree_with_finite_differences(case, form):
     assert torch.autograd.gradcheck(outputs, [value.clone().requires_grad_() for value in one_sample])
 
 
+@pytest.mark.parametrize("scale", [30.0, 1.0, 1e-3, 1e-6, 1e-20, 1e-40])
+def test_derivatives_in_log_noise_agree_between_forms_in_float32(scale):
+    """From points that matter much to points that all but do not exist."""
+    p = problem(Case(3, diagonal=False, shared=False)).to(torch.float32)
+    p.seen.inverse_noise[..., 0] = scale
+
+    def gradient(form, dtype):
+        q = p.to(dtype)
+        log_scale = q.seen.inverse_noise.log().requires_grad_()
+        update = replace(q, seen=Observations(q.seen.y, log_scale.exp())).update(form)
+        (value,) = torch.autograd.grad(update.whitened.square().sum() + update.kl.sum(), log_scale)
+        return value.double()
+
+    expected = gradient(weight_space, torch.float64)
+    torch.testing.assert_close(gradient(condition, torch.float32), expected, rtol=1e-3, atol=1e-4)
+
+
+@every_form
+@pytest.mark.parametrize("case", [case for case in CASES if case.points > 0], ids=str)
+def test_chunks_change_neither_values_nor_derivatives(monkeypatch, case, form):
+    def value_and_gradients() -> list[torch.Tensor]:
+        p = problem(case)
+        inputs = [p.prior.mean, p.prior.factor, p.phi, p.seen.y, p.seen.inverse_noise, p.noise.weights, p.noise.points]
+        for tensor in inputs:
+            tensor.requires_grad_()
+        update = p.update(form)
+        total = update.whitened.square().sum() + update.kl.sum() + update.log_evidence.sum()
+        return [total, *torch.autograd.grad(total, inputs)]
+
+    whole = value_and_gradients()
+    monkeypatch.setattr("bnnp.gaussian.NUMBERS_AT_ONCE", 1)
+    torch.testing.assert_close(value_and_gradients(), whole, rtol=1e-10, atol=1e-10)
+
+
 @every_form
 @pytest.mark.parametrize("points", [2, 9])
-def test_values_that_are_not_finite_are_an_error_that_names_the_task(form, points):
+@pytest.mark.parametrize("at_once", [1, 2**20])
+def test_values_that_are_not_finite_are_an_error_that_names_the_task(monkeypatch, form, points, at_once):
+    monkeypatch.setattr("bnnp.gaussian.NUMBERS_AT_ONCE", at_once)
     p = problem(Case(points, diagonal=False, shared=False))
     p.phi[1, 0, 0, 0] = math.nan
     with pytest.raises(FactorisationError) as raised:
@@ -303,19 +335,17 @@ def test_values_that_are_not_finite_are_an_error_that_names_the_task(form, point
 
 
 @pytest.mark.parametrize("d", [8, 520], ids=["weight_space", "function_space"])
-@every_form
-def test_float32_survives_small_noise_and_nearly_collinear_features(form, d):
+def test_float32_survives_small_noise_and_nearly_collinear_features(d):
     """500 points, pseudo-noise 1e-3: the condition number of the posterior precision is beyond float32's 1e7."""
     generator = torch.Generator().manual_seed(0)
     common = torch.randn(1, 1, 500, 1, generator=generator)
     phi = common + 1e-3 * torch.randn(1, 1, 500, d, generator=generator)
     prior = UnitPrior(torch.zeros(1, 1, 2, d), torch.ones(2, d) / math.sqrt(d))
     y = common.mT + 0.1 * torch.randn(1, 1, 2, 500, generator=generator)
-    noise = UpdateNoise(
-        torch.randn(1, 2, 2, d, generator=generator), torch.randn(1, 2, 2, 500, generator=generator)
-    )
+    noise = UpdateNoise(torch.randn(1, 2, 2, d, generator=generator), torch.randn(1, 2, 2, 500, generator=generator))
     p = Problem(prior, phi, Observations(y, torch.full_like(y, 1e3)), noise)
-    single, double = p.update(form), p.to(torch.float64).update(form)
+    single, double = p.update(condition), p.to(torch.float64).update(condition)
+    assert single.whitened.dtype == torch.float32
     assert (phi.double().square().sum() * 1e6 / d) > 1e8
     for part in ("whitened", "kl", "log_evidence"):
         expected = getattr(double, part)

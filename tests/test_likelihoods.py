@@ -25,10 +25,10 @@ def observation_moments(name: str, f: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Mean and variance of an observation (one column a class for labels), from SciPy."""
     if name == "bernoulli":
         p = special.expit(f)
-        return stats.bernoulli.mean(p), stats.bernoulli.var(p)
+        return p, np.asarray(stats.bernoulli.var(p))
     if name == "categorical":
         p = special.softmax(f, -1)
-        return p, stats.bernoulli.var(p)
+        return p, np.asarray(stats.bernoulli.var(p))
     return f, np.broadcast_to(np.square([0.3, 0.7, 1.1]), f.shape)
 
 
@@ -167,7 +167,7 @@ def test_a_model_gets_a_noise_of_its_own():
     users = Gaussian([0.2, 0.4])
     own = users.for_outputs(2)
     with torch.no_grad():
-        own.raw += 1
+        own.raw.add_(1)
     np.testing.assert_allclose(users.noise.detach(), [0.2, 0.4], rtol=1e-6)
 
 

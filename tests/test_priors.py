@@ -2,12 +2,13 @@ import math
 
 import numpy as np
 import pytest
-import reference
 import torch
 from torch import nn
 
+import reference
 from bnnp import Network
 from bnnp.priors import PRIORS, Prior, by_name
+from bnnp.priors.learnable import GaussianUnits
 
 NETWORK = Network((2, 3, 2), "tanh")
 every_prior = pytest.mark.parametrize("name", list(PRIORS))
@@ -135,6 +136,8 @@ def with_parameters_of(name: str, source: Prior) -> Prior:
     scale, start = np.diag(factor), 0
     lower = factor / scale[:, None] - np.eye(len(scale))
     for block in prior.blocks:
+        assert isinstance(block, GaussianUnits)
+        assert block.lower is not None
         units, size = block.mean.value.shape
         for u in range(units):
             part = slice(start, start + size)
@@ -210,7 +213,7 @@ def test_frozen_correlations_stay_and_the_others_learn(name):
 @every_prior
 def test_changing_learnability_changes_no_values(name):
     prior = randomised(name)
-    optimiser = torch.optim.SGD(prior.parameters(), lr=0.01)
+    optimiser = torch.optim.Adam(prior.parameters(), lr=0.01)
     bystander = nn.Parameter(torch.ones(1, dtype=torch.float64))
     for share in (0.5, 0.2, 0.9, 1.0):
         before = dense(prior)
@@ -232,7 +235,7 @@ def test_is_standard_until_any_parameter_changes(name):
     assert prior.is_standard()
     prior.set_learnability(0.5)
     assert prior.is_standard()
-    for parameter in [block_parameter for block_parameter, _ in prior.named_parameters()]:
+    for parameter, _ in prior.named_parameters():
         changed = standard(name)
         with torch.no_grad():
             changed.get_parameter(parameter)[..., -1, 0] += 0.1

@@ -27,7 +27,7 @@ def as_integer(seed: Seed) -> int:
 
 
 def child(seed: int, *keys: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """An independent generator for each sequence of keys: a step of training can be repeated without those before it."""
+    """An independent generator for each sequence of keys: one step can be repeated without those before it."""
     state = np.random.SeedSequence([seed % 2**64, *keys]).generate_state(2, np.uint32)
     return torch.Generator(device).manual_seed((int(state[0]) << 31) ^ int(state[1]))
 

@@ -1,2 +1,368 @@
-def main():
-    pass
+"""The command line. Each verb checks its input, calls the library, and writes its results whole or not at all."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import bnnp
+from bnnp import demo as demonstration
+from bnnp import plots
+from bnnp.files import write_atomically
+from bnnp.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from bnnp.models.bnnp import BNNP
+from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.synthetic import SOURCES
+from bnnp.tasks.tables import check_columns, from_table, numeric_columns, read_table
+from bnnp.training.fit import TrainingDiverged
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Meta-learn a prior over the weights of a neural network, and predict new data sets with it.",
+)
+MISUSE, INTERRUPTED = 2, 130
+QUANTILES = (0.05, 0.5, 0.95)
+
+Out = Annotated[Path, typer.Option("--out", help="Where to write.")]
+Seed = Annotated[int, typer.Option(help="Seed of all randomness.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+TaskColumn = Annotated[str | None, typer.Option("--task", help="Column that names the data set of each row.")]
+XColumns = Annotated[list[str] | None, typer.Option("--x", help="Input column; repeat for several.")]
+YColumns = Annotated[list[str] | None, typer.Option("--y", help="Output column; repeat for several.")]
+Samples = Annotated[int, typer.Option("--samples", help="Weight samples.")]
+Source = Annotated[
+    str | None, typer.Option("--source", help=f"A synthetic source instead of a table: {', '.join(SOURCES)}.")
+]
+
+
+def main() -> None:
+    """Entry point. Wrong input ends with a message and exit code 2."""
+    try:
+        app()
+    except (ValueError, FileNotFoundError, OSError, TrainingDiverged) as error:
+        Console(stderr=True, highlight=False).print(f"error: {error}", style="bold red", markup=False)
+        sys.exit(MISUSE)
+
+
+@app.command()
+def demo(
+    out: Out = Path("demo"),
+    steps: Annotated[int, typer.Option(help="Training steps; fewer for a quick look.")] = demonstration.STEPS,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a sawtooth prior in minutes, print its scores beside the best possible, write figures.
+
+    Example: bnnp demo --out demo
+    """
+    result = demonstration.run(out, steps=steps, progress=not quiet, seed=seed)
+    print_table(result.table(), "The paper's 16 sawtooth test sets (higher lppd, lower error is better)")
+    print_files(result.files)
+
+
+@app.command()
+def train(
+    table: Annotated[Path | None, typer.Argument(help="A long table, CSV or Parquet: one row a point.")] = None,
+    out: Out = Path("model"),
+    task: TaskColumn = None,
+    x: XColumns = None,
+    y: YColumns = None,
+    source: Source = None,
+    hidden: Annotated[str, typer.Option(help="Units of the hidden layers.")] = "64,64",
+    activation: Annotated[str, typer.Option(help="relu, tanh, silu, gelu or softplus.")] = "relu",
+    prior: Annotated[str, typer.Option(help="factorised, unitwise, layerwise or networkwise.")] = "unitwise",
+    prior_start: Annotated[str, typer.Option(help="spread or standard: where learning the prior starts.")] = "spread",
+    learnability: Annotated[
+        float, typer.Option(help="Share of the prior that is learned; less for few data sets.")
+    ] = 1.0,
+    likelihood: Annotated[str, typer.Option(help="gaussian, bernoulli, or categorical.")] = "gaussian",
+    noise: Annotated[float, typer.Option(help="First guess of the noise, in standardised units of y.")] = 0.1,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 3000,
+    samples: Samples = 16,
+    batch_size: Annotated[int, typer.Option(help="Data sets a step.")] = 5,
+    context_share: Annotated[str, typer.Option(help="Range of the share of points given as context.")] = "0.1,0.5",
+    learning_rate: Annotated[str, typer.Option(help="First and last learning rate.")] = "3e-3,1e-4",
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with empty cells.")] = False,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a prior from related data sets. Stopped runs go on from where they were when called again.
+
+    Example: bnnp train trial.csv --task subject --x time --y conc --out model
+    """
+    tasks = _training_tasks(table, source, task, x, y, drop_missing)
+    chosen, outputs = _likelihood(likelihood, noise, tasks)
+    model = BNNP(
+        tasks.in_size, outputs, _numbers(hidden, int, "hidden"), activation, prior, chosen, seed=seed
+    ).set_prior_learnability(learnability)
+    probe = write_atomically(out / "model.bnnp.tmp", b"")  # a folder one cannot write to is found out now, not later
+    probe.unlink()
+    result = bnnp.fit(
+        model,
+        tasks,
+        objective=bnnp.objectives.PPAVI(samples),
+        steps=steps,
+        batch_size=batch_size,
+        context_share=_pair(context_share, "context-share"),
+        learning_rate=_pair(learning_rate, "learning-rate"),
+        prior_start=prior_start,
+        checkpoint=out,
+        progress=not quiet,
+        seed=seed,
+    )
+    files = [model.save(out / "model.bnnp"), result.history.save(out / "history.json")]
+    files.append(plots.save_figure(plots.history(result.history), out / "history.png"))
+    if tasks.in_size == 1:
+        files.append(_prior_figure(model, tasks, out / "prior.png", seed))
+    print_files(files)
+    if result.interrupted:
+        Console(stderr=True).print("stopped; the same command goes on from here")
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def predict(
+    model: Annotated[str, typer.Argument(help="A model file, or zoo:NAME.")],
+    context: Annotated[Path, typer.Option(help="Known points of the new data set, CSV or Parquet.")],
+    targets: Annotated[Path, typer.Option(help="Inputs to predict at, CSV or Parquet.")],
+    out: Out = Path("predictions.csv"),
+    task: TaskColumn = None,
+    samples: Samples = 1000,
+    seed: Seed = 0,
+) -> None:
+    """Predict new points of one data set, or of several told apart by --task, in the units of the tables.
+
+    Example: bnnp predict model/model.bnnp --context known.csv --targets wanted.csv --out predictions.csv
+    """
+    loaded = bnnp.load(model)
+    known, wanted = read_table(context), read_table(targets)
+    x_names, y_names = loaded.columns["x"], loaded.columns["y"]
+    extra = [task] if task else []
+    check_columns(known, [*extra, *x_names, *y_names])
+    check_columns(wanted, [*extra, *x_names])
+    known_numbers, wanted_numbers = numeric_columns(known, [*x_names, *y_names]), numeric_columns(wanted, x_names)
+    if len(wanted) == 0:
+        raise ValueError(f"{targets}: got no rows, expected inputs to predict at")
+    groups = wanted.groupby(task, sort=False).indices if task else {"": np.arange(len(wanted))}
+    columns: dict[str, np.ndarray] = {}
+    for name, rows in groups.items():
+        mine = (known[task] == name).to_numpy() if task else np.ones(len(known), dtype=bool)
+        seen_x, seen_y = np.split(known_numbers.to_numpy()[mine], [len(x_names)], axis=1)
+        posterior = loaded.condition(seen_x, seen_y, num_samples=samples, seed=seed)
+        predictive = posterior.predict(wanted_numbers[x_names].to_numpy()[rows])
+        for column, values in _prediction_columns(predictive, y_names).items():
+            columns.setdefault(column, np.empty(len(wanted)))[rows] = values
+    result = pd.concat([wanted.reset_index(drop=True), pd.DataFrame(columns)], axis=1)
+    print_files([write_atomically(out, result.to_csv(index=False))])
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A model file, or zoo:NAME.")],
+    table: Annotated[Path | None, typer.Argument(help="Test data sets as a long table, CSV or Parquet.")] = None,
+    task: TaskColumn = None,
+    role: Annotated[
+        str | None, typer.Option(help="Column that says context or target; else splits are random.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help=f"Instead of a table: sawtooth-tests, {', '.join(SOURCES)}.")
+    ] = None,
+    context_share: Annotated[str, typer.Option(help="Range of the share of points given as context.")] = "0.1,0.5",
+    noise: Annotated[float | None, typer.Option(help="Score at this noise instead of the learned one.")] = None,
+    samples: Samples = 1000,
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with empty cells.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the scores as JSON.")] = None,
+    seed: Seed = 0,
+) -> None:
+    """Score a model's predictions: log densities, errors, calibration.
+
+    Example: bnnp evaluate zoo:sawtooth --source sawtooth-tests
+    """
+    loaded = bnnp.load(model)
+    tasks: TaskSource
+    if source == "sawtooth-tests":
+        tasks = bnnp.tasks.sawtooth_tests()
+    elif source is not None:
+        tasks = _synthetic(source)
+    elif table is None or task is None:
+        raise ValueError("evaluate: give a table with --task, or --source")
+    else:
+        missing = "drop" if drop_missing else "error"
+        tasks = from_table(table, task=task, x=loaded.columns["x"], y=loaded.columns["y"], role=role, missing=missing)
+    scores = bnnp.evaluate(
+        loaded, tasks, num_samples=samples, context_share=_pair(context_share, "context-share"), noise=noise, seed=seed
+    )
+    print_table(scores.table(), f"{model}, {len(scores.per_task)} data sets")
+    if out is not None:
+        print_files([write_atomically(out, scores.to_json())])
+
+
+@app.command()
+def sample(
+    model: Annotated[str, typer.Argument(help="A model file, or zoo:NAME.")],
+    num: Annotated[int, typer.Option(help="How many functions.")] = 10,
+    low: Annotated[float, typer.Option(help="Where the grid of one input starts.")] = -2.0,
+    high: Annotated[float, typer.Option(help="Where it ends.")] = 2.0,
+    points: Annotated[int, typer.Option(help="Points of the grid.")] = 200,
+    at: Annotated[Path | None, typer.Option(help="Inputs from a table, for models of several inputs.")] = None,
+    out: Out = Path("prior_functions.csv"),
+    seed: Seed = 0,
+) -> None:
+    """Draw functions from a model's prior: a table of values and, for one input, a figure beside it.
+
+    Example: bnnp sample zoo:sawtooth --num 10 --low -2 --high 2 --out prior.csv
+    """
+    loaded = bnnp.load(model)
+    x_names, y_names = loaded.columns["x"], loaded.columns["y"]
+    if at is None and len(x_names) > 1:
+        raise ValueError(f"sample: this model has the inputs {', '.join(x_names)}; give a table of them with --at")
+    if at is None and not (low < high and points >= 2):
+        raise ValueError(
+            f"sample: got low={low}, high={high}, points={points}; expected low < high and 2 points or more"
+        )
+    if at is not None:
+        frame = read_table(at)
+        check_columns(frame, x_names)
+        x = numeric_columns(frame, x_names).to_numpy()
+    else:
+        x = np.linspace(low, high, points)[:, None]
+    drawn = loaded.prior.functions(num, seed)
+    parts = []
+    for index, function in enumerate(drawn):
+        values = function(x)
+        names = y_names if values.shape[1] == len(y_names) else [f"class_{c}" for c in range(values.shape[1])]
+        parts.append(
+            pd.DataFrame(
+                {"sample": index, **dict(zip(x_names, x.T, strict=True)), **dict(zip(names, values.T, strict=True))}
+            )
+        )
+    files = [write_atomically(out, pd.concat(parts).to_csv(index=False))]
+    if len(x_names) == 1 and at is None:
+        figure = plots.functions(drawn, x[:, 0], labels=(x_names[0], y_names[0]))
+        files.append(plots.save_figure(figure, out.with_suffix(".png")))
+    print_files(files)
+
+
+@app.command()
+def info(model: Annotated[str, typer.Argument(help="A model file, or zoo:NAME.")]) -> None:
+    """What a model file holds.
+
+    Example: bnnp info zoo:sawtooth
+    """
+    loaded = bnnp.load(model)
+    rows: dict[str, object] = {
+        "inputs": ", ".join(loaded.columns["x"]),
+        "outputs": ", ".join(loaded.columns["y"]),
+        "network": " - ".join(str(size) for size in loaded.network.sizes),
+        "activation": loaded.network.activation,
+        "weights": loaded.network.num_weights,
+        "prior": type(loaded.prior).__name__.lower(),
+        "learnable share of the prior": loaded.prior.learnability,
+        "likelihood": type(loaded.likelihood).__name__,
+        "parameters": sum(p.numel() for p in loaded.parameters()),
+        "precision": str(loaded.dtype).removeprefix("torch."),
+    }
+    if isinstance(loaded.likelihood, Gaussian):
+        noise = (loaded.likelihood.noise * loaded.standardiser.y_scale).tolist()
+        rows["noise (standard deviation)"] = ", ".join(f"{value:.4g}" for value in noise)
+    table = Table(title=model, show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, str(value))
+    Console().print(table)
+
+
+# --- from the command line's words to the library's objects -----------------------------------------------------------
+
+
+def _training_tasks(
+    table: Path | None, source: str | None, task: str | None, x: list[str] | None, y: list[str] | None, drop: bool
+) -> TaskSource:
+    if (table is None) == (source is None):
+        raise ValueError(
+            "train: give either a table or --source, as in `bnnp train trial.csv --task subject --x time --y conc`"
+        )
+    if source is not None:
+        return _synthetic(source)
+    assert table is not None
+    if task is None or not x or not y:
+        raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
+    return from_table(table, task=task, x=x, y=y, missing="drop" if drop else "error")
+
+
+def _synthetic(name: str) -> TaskSource:
+    if name not in SOURCES:
+        raise ValueError(f"source: got {name!r}, expected one of {', '.join(SOURCES)}")
+    return SOURCES[name]()
+
+
+def _likelihood(name: str, noise: float, tasks: TaskSource) -> tuple[Likelihood, int]:
+    """The likelihood, and the number of network outputs it needs for these tasks."""
+    if name == "gaussian":
+        return Gaussian(noise), tasks.out_size
+    if name == "bernoulli":
+        return Bernoulli(), tasks.out_size
+    if name == "categorical" and isinstance(tasks, Collection):
+        classes = 1 + int(max(float(task.y.max()) for task in tasks.tasks))
+        return Categorical(classes), classes
+    raise ValueError(
+        f"likelihood: got {name!r}, expected gaussian, bernoulli, or categorical with a table of labels 0, 1, ..."
+    )
+
+
+def _numbers(text: str, kind: type, name: str) -> list:
+    try:
+        return [kind(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(f"--{name}: got {text!r}, expected numbers with commas between them") from None
+
+
+def _pair(text: str, name: str) -> tuple[float, float]:
+    values = _numbers(text, float, name)
+    if len(values) not in (1, 2):
+        raise ValueError(f"--{name}: got {text!r}, expected one number or two, as in 0.1,0.5")
+    return values[0], values[-1]
+
+
+# --- results for people ----------------------------------------------------------------------------------------------
+
+
+def _prediction_columns(predictive: bnnp.Predictive, y_names: list[str]) -> dict[str, np.ndarray]:
+    if isinstance(predictive.likelihood, Categorical):
+        return {f"{y_names[0]}_is_{c}": predictive.mean[:, c] for c in range(predictive.mean.shape[1])}
+    quantiles = predictive.quantile(QUANTILES)
+    columns = {}
+    for i, name in enumerate(y_names):
+        columns[f"{name}_mean"] = predictive.mean[:, i]
+        columns[f"{name}_std"] = predictive.std[:, i]
+        for level, values in zip(QUANTILES, quantiles, strict=True):
+            columns[f"{name}_q{round(100 * level):02d}"] = values[:, i]
+    return columns
+
+
+def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path:
+    x = torch.cat([task.x for task in tasks.draw(20, torch.Generator().manual_seed(seed))])
+    grid = np.linspace(float(x.min()), float(x.max()), 300)
+    labels = (model.columns["x"][0], model.columns["y"][0])
+    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels), path)
+
+
+def print_table(frame: pd.DataFrame, title: str) -> None:
+    table = Table(title=title)
+    for column in ["", *map(str, frame.columns)]:
+        table.add_column(column, justify="right" if column else "left")
+    for name, row in frame.iterrows():
+        table.add_row(str(name), *(f"{value:.4f}" for value in row))
+    Console().print(table)
+
+
+def print_files(files: list[Path]) -> None:
+    for file in files:
+        print(f"wrote {file}")

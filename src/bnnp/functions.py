@@ -26,9 +26,9 @@ class Function:
     link: Callable[[Tensor], Tensor]
 
     def __call__(self, x: ArrayLike | Tensor) -> np.ndarray:
-        inputs = as_columns(x, "x", self.network.sizes[0]).to(self.weights[0])
+        inputs = as_columns(x, "x", self.network.sizes[0]).to(self.weights[0].device)
         with torch.no_grad():
-            outputs = self.network(self.weights, self.standardiser.x(inputs))
+            outputs = self.network(self.weights, self.standardiser.x(inputs).to(self.weights[0]))
             return self.standardiser.undo_y(self.link(outputs)).cpu().numpy()
 
 

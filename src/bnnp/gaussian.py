@@ -1,17 +1,18 @@
 r"""The one conjugate update that all inference in the library rests on.
 
 One unit has a prior `w ~ N(mu, L L^T)` and sees features `phi (n x d)` and pseudo-observations `y (n)` with standard
-deviations `s (n)`. Whitened, `w = mu + L v`, `A = diag(1/s) phi L` and `r = (y - phi mu)/s`, so that the prior of `v` is
-`N(0, I)` and its posterior has precision `P = I + A^T A`. With `M = I + A A^T`, `v0 ~ N(0, I_d)` and `e ~ N(0, I_n)`:
+deviations `s (n)`. Whitened, `w = mu + L v`, `A = diag(1/s) phi L` and `r = (y - phi mu)/s`, so that the prior of `v`
+is `N(0, I)` and its posterior has precision `P = I + A^T A`. With `M = I + A A^T`, `v0 ~ N(0, I_d)`, `e ~ N(0, I_n)`:
 
-    sample  v  = P^-1 (v0 + A^T (r - e))                    = v0 + A^T M^-1 (r - A v0 - e)
-    KL         = (tr P^-1 - d + |m|^2 + logdet P)/2         = (tr M^-1 - n + |m|^2 + logdet M)/2,   m = P^-1 A^T r = A^T M^-1 r
-    evidence   = -(r^T M^-1 r + logdet M)/2                 (up to the terms of the noise alone)
+    sample    v = P^-1 (v0 + A^T (r - e))               = v0 + A^T M^-1 (r - A v0 - e)
+    mean      m = P^-1 A^T r                            = A^T M^-1 r
+    KL          = (tr P^-1 - d + |m|^2 + logdet P)/2    = (tr M^-1 - n + |m|^2 + logdet M)/2
+    evidence    = -(r^T M^-1 r + logdet M)/2              (up to the terms of the noise alone)
 
 `weight_space` uses P, `function_space` uses M; `condition` takes the smaller. A point with `1/s = 0` drops out of every
-quantity exactly, so padded batches are exact. All eigenvalues of P and M are at least 1: no jitter is needed, and
-none is added. In float32 that argument fails once the largest eigenvalue approaches 1e7, so updates whose trace
-exceeds `FLOAT32_TRACE` are carried out in float64.
+quantity exactly, so padded batches are exact. All eigenvalues of P and M are at least 1: no jitter is needed, and none
+is added. In float32 that argument fails once the largest eigenvalue approaches 1e7, so updates whose trace exceeds
+`FLOAT32_TRACE` are carried out in float64.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -87,7 +88,7 @@ class UnitPrior:
 
 @dataclass(frozen=True)
 class Observations:
-    """Pseudo-observations of the units and the inverse of their standard deviations; 0 marks a point that is not there."""
+    """Pseudo-observations of the units and the inverse of their standard deviations; 0 marks a point that is absent."""
 
     y: Float[Tensor, "tasks samples units points"]
     inverse_noise: Float[Tensor, "tasks samples units points"]
@@ -353,8 +354,8 @@ def _invert(gram: Float[Tensor, "*batch m m"]) -> tuple[Float[Tensor, "*batch m 
     if failed >= 0:
         where = tuple(int(i) for i in np.unravel_index(failed, gram.shape[:-2]))
         raise FactorisationError(
-            f"a posterior precision of size {size} is not positive definite at index {where} of (tasks, samples, units); "
-            "the data or parameters are not finite, or the pseudo-noise is too small for "
+            f"a posterior precision of size {size} is not positive definite at index {where} of "
+            "(tasks, samples, units); the data or parameters are not finite, or the pseudo-noise is too small for "
             f"{str(gram.dtype).removeprefix('torch.')}",
             task=where[0],
         )

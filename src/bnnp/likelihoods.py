@@ -82,6 +82,7 @@ class Gaussian(Likelihood):
             raise ValueError(f"noise: got {noise}, expected a positive number, or one an output")
         if max_noise is not None and float(start.max()) >= max_noise:
             raise ValueError(f"max_noise: got {max_noise}, expected more than the noise, {float(start.max()):g}")
+        self.start = start.tolist()
         self.max_noise = max_noise
         self.learnable = learnable
         share = start if max_noise is None else start / (max_noise - start)
@@ -126,7 +127,7 @@ class Gaussian(Likelihood):
     def config(self) -> dict:
         return {
             "name": "gaussian",
-            "noise": self.noise.tolist(),
+            "noise": self.start,  # what was learned since is a parameter
             "learnable": self.learnable,
             "max_noise": self.max_noise,
         }

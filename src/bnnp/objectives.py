@@ -85,8 +85,8 @@ class Objective(abc.ABC):
 class PPAVI(Objective):
     """Posterior-predictive amortised variational inference, the paper's objective: `log q(Y_t | D_c) + ELBO(D_c)`.
 
-    The weights temper the terms; 1 is the paper's definition, and 0.1 for `predictive_weight` and `kl_weight` its choice
-    for Heaviside functions.
+    The weights temper the terms; 1 is the paper's definition, and 0.1 for `predictive_weight` and `kl_weight` its
+    choice for Heaviside functions.
     """
 
     predictive_weight: float = 1.0
@@ -161,7 +161,7 @@ class NPVI(Objective):
 
 @dataclass(frozen=True)
 class TELLAVI(Objective):
-    """Target-expected-log-likelihood AVI: `E_q(W|D_c)[log p(Y_t | W)] + ELBO(D_c)`, unbiased for any number of samples."""
+    """Target-expected-log-likelihood AVI: `E_q(W|D_c)[log p(Y_t | W)] + ELBO(D_c)`; unbiased with any `num_samples`."""
 
     target_weight: float = 1.0
     likelihood_weight: float = 1.0

@@ -13,7 +13,7 @@ from torch import nn
 from bnnp import likelihoods, priors
 from bnnp._random import Seed, as_generator, normal
 from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import FactorisationError, Observations, Update, UnitPrior, UpdateNoise, condition, with_missing
+from bnnp.gaussian import FactorisationError, Observations, UnitPrior, Update, UpdateNoise, condition, with_missing
 from bnnp.layers.linear import AmortisedLinear
 from bnnp.likelihoods import Gaussian, Likelihood
 from bnnp.models.posterior import WeightPosterior
@@ -130,7 +130,7 @@ class BNNP(nn.Module):
         if num_samples < 1:
             raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
         task = self.checked_task(x, y)
-        context = self.prepare(TaskBatch.of([in_canonical_order(task)], self.dtype, self.device))
+        context = self.prepare(TaskBatch.of([in_canonical_order(task)], device=self.device))
         generator = as_generator(seed)
         with torch.no_grad():
             parts = [
@@ -174,18 +174,18 @@ class BNNP(nn.Module):
 
     def checked_task(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Task:
         """A user's data as a task that fits this model."""
-        task = Task(as_columns(x, "x", self.network.sizes[0]), as_columns(y, "y", self.y_size))
-        if len(task.x) != len(task.y):
-            raise ValueError(f"x and y: got {len(task.x)} and {len(task.y)} points, expected as many of each")
-        self.likelihood.check(task.y)
-        return task
+        inputs, outputs = as_columns(x, "x", self.network.sizes[0]), as_columns(y, "y", self.y_size)
+        if len(inputs) != len(outputs):
+            raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
+        self.likelihood.check(outputs)
+        return Task(inputs, outputs)
 
     # --- the mathematics -------------------------------------------------------------------------------------------
 
     def prepare(self, batch: TaskBatch) -> TaskBatch:
-        """The batch in the model's own units."""
+        """The batch in the model's own units and precision; the units are changed in the batch's precision, float64."""
         y = self.standardiser.y(batch.y) if self.likelihood.real_valued else batch.y
-        return TaskBatch(self.standardiser.x(batch.x), y, batch.mask)
+        return TaskBatch(self.standardiser.x(batch.x).to(self.dtype), y.to(self.dtype), batch.mask)
 
     def infer(
         self, context: TaskBatch, num_samples: int, random: torch.Generator | Sequence[UpdateNoise]
@@ -194,8 +194,8 @@ class BNNP(nn.Module):
 
         context: prepared points;  random: a generator, or the normal draws themselves, one record a layer.
 
-        Cost per task and sample: `O(n d min(n, d) out + min(n, d)^3 out)` a layer; the first layer's matrices are shared
-        by all samples.
+        Cost per task and sample: `O(n d min(n, d) out + min(n, d)^3 out)` a layer; the first layer's matrices are
+        shared by all samples.
         """
         weights, kls, whitened = [], [], []
         h = context.x.unsqueeze(1)

@@ -45,8 +45,8 @@ class WeightPosterior:
         Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
         """
         model = self.model
-        inputs = as_columns(x, "x", model.network.sizes[0]).to(model.device, model.dtype)
-        outputs = network_outputs(model.network, self.weights, model.standardiser.x(inputs))
+        inputs = as_columns(x, "x", model.network.sizes[0]).to(model.device)
+        outputs = network_outputs(model.network, self.weights, model.standardiser.x(inputs).to(model.dtype))
         return Predictive(outputs, model.likelihood, model.standardiser)
 
     def functions(self) -> list[Function]:

@@ -38,7 +38,7 @@ def zoo() -> list[str]:
 def model_header(model: BNNP) -> dict[str, Any]:
     config = model.config()
     if not isinstance(config["activation"], str):
-        raise ValueError(  # noqa: TRY004
+        raise ValueError(
             "activation: a model with an activation given as a function cannot be saved; use a name instead"
         )
     return {

@@ -114,6 +114,16 @@ class Prior(nn.Module, abc.ABC):
             start += shape.numel()
         return masks
 
+    def assign_layer(self, layer: int, mean: Float[Tensor, "d out"], scale: Float[Tensor, "d out"]) -> None:
+        """Set the means and (conditional) standard deviations of a layer's weights, where they are learnable."""
+        start = sum(d * out for d, out in self.network.weight_shapes[:layer])
+        blocks = [block for block in self.blocks if isinstance(block, GaussianUnits)]
+        for parameters, values in (([b.mean for b in blocks], mean), ([b.log_scale for b in blocks], scale.log())):
+            flat = torch.cat([parameter.value.detach().flatten() for parameter in parameters])
+            flat[start : start + values.numel()] = values.T.flatten().to(flat)
+            for parameter, part in zip(parameters, flat.split([p.value.numel() for p in parameters]), strict=True):
+                parameter.assign(part.reshape(parameter.value.shape))
+
     def is_standard(self) -> bool:
         """Whether the prior still is the standard one it starts as."""
         return all(block.is_standard() for block in self.blocks if isinstance(block, GaussianUnits))

@@ -33,7 +33,7 @@ class Learnable(nn.Module):
         with torch.no_grad():
             self.value.copy_(self())
         everything = bool(mask.all())
-        self.mask = None if everything else mask.to(self.value.device)
+        self.mask = None if everything else mask.to(self.value.device).clone()
         self.fixed = None if everything else self.value.detach().clone()
         self.value.requires_grad_(bool(mask.any()))
 

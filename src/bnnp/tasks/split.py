@@ -54,7 +54,7 @@ def context_size(share: float | tuple[float, float] | None, count: int | tuple[i
 
 
 def _range(value: float | Sequence[float], name: str, example: str) -> tuple[float, float]:
-    ends = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    ends = list(value) if isinstance(value, Sequence) else [value, value]
     if len(ends) != 2 or not all(isinstance(end, int | float | np.number) for end in ends):
         raise ValueError(f"{name}: got {value!r}, expected a number or a range, {example}")
     return float(ends[0]), float(ends[1])

@@ -52,4 +52,5 @@ class Standardiser(nn.Module):
         return (y - self.y_shift) / self.y_scale
 
     def undo_y(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch y"]:
-        return y * self.y_scale + self.y_shift
+        """In float64, so that a small variation about a large mean is not lost."""
+        return y.double() * self.y_scale + self.y_shift

@@ -23,7 +23,6 @@ class TaskStream:
     batch_size: int
     size: ContextSize
     seed: int
-    dtype: torch.dtype = torch.float32
     device: torch.device | str = "cpu"
     _pool_index: int = field(default=-1, init=False)
     _pool: list[SplitBatch] = field(default_factory=list, init=False)
@@ -42,4 +41,4 @@ class TaskStream:
         splits.sort(key=lambda split: len(split.context))
         batches = [splits[i : i + self.batch_size] for i in range(0, len(splits), self.batch_size)]
         order = torch.randperm(POOL_BATCHES, generator=child(self.seed, _ORDER, index))
-        return [SplitBatch.of(batches[int(i)], self.dtype, self.device) for i in order]
+        return [SplitBatch.of(batches[int(i)], device=self.device) for i in order]

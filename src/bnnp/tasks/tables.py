@@ -75,7 +75,7 @@ def read_table(table: pd.DataFrame | str | Path) -> pd.DataFrame:
     if isinstance(table, pd.DataFrame):
         return table
     if not isinstance(table, str | os.PathLike):
-        raise ValueError(f"table: got {type(table).__name__}, expected a pandas data frame or the path of a file")  # noqa: TRY004
+        raise ValueError(f"table: got {type(table).__name__}, expected a pandas data frame or the path of a file")
     path = Path(table)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
@@ -111,8 +111,8 @@ def numeric_columns(frame: pd.DataFrame, names: Sequence[str], rows: np.ndarray 
         column = _column(frame, name)
         if column.dtype.kind in "mMc":
             raise ValueError(
-                f"column {name!r}: got {column.dtype}, expected real numbers; turn times into numbers first, as in hours "
-                "since the first one"
+                f"column {name!r}: got {column.dtype}, expected real numbers; turn times into numbers first, "
+                "as in hours since the first one"
             )
         values = pd.Series(pd.to_numeric(column, errors="coerce")).to_numpy(dtype=np.float64, na_value=np.nan)
         bad = ~np.isfinite(values)

@@ -55,10 +55,10 @@ class Task:
     def of(x: ArrayLike | Tensor, y: ArrayLike | Tensor, name: str = "") -> "Task":
         """A task from arrays or tensors; vectors become one column."""
         where = f" of task {name!r}" if name else ""
-        task = Task(as_columns(x, f"x{where}"), as_columns(y, f"y{where}"), name)
-        if len(task.x) != len(task.y):
-            raise ValueError(f"x and y{where}: got {len(task.x)} and {len(task.y)} points, expected as many of each")
-        return task
+        inputs, outputs = as_columns(x, f"x{where}"), as_columns(y, f"y{where}")
+        if len(inputs) != len(outputs):
+            raise ValueError(f"x and y{where}: got {len(inputs)} and {len(outputs)} points, expected as many of each")
+        return Task(inputs, outputs, name)
 
     def __len__(self) -> int:
         return self.x.shape[0]
@@ -85,7 +85,7 @@ class TaskBatch:
 
     @staticmethod
     def of(
-        tasks: Sequence[Task], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+        tasks: Sequence[Task], dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
     ) -> "TaskBatch":
         longest = max(len(task) for task in tasks)
         first = tasks[0]
@@ -111,7 +111,7 @@ class SplitBatch:
 
     @staticmethod
     def of(
-        splits: Sequence[Split], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+        splits: Sequence[Split], dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
     ) -> "SplitBatch":
         return SplitBatch(
             TaskBatch.of([split.context for split in splits], dtype, device),

@@ -17,25 +17,29 @@ FILE_NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """step: steps done;  settings: the run's arguments, which must be the same when it goes on."""
+    """step: steps done;  settings: the run's arguments, which must be the same when it goes on;  recent: terms of the
+    steps since the last record of the history."""
 
     step: int
     seconds: float
     settings: dict[str, Any]
     history: History
+    recent: list[dict[str, float]]
 
     def save(self, folder: str | Path, model: BNNP, optimiser: torch.optim.Optimizer) -> Path:
         state = optimiser.state_dict()["state"]
         tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
         for index, slots in state.items():
             for slot, value in slots.items():
-                tensors[f"optimiser/{index}/{slot}"] = torch.as_tensor(value)
+                if value is not None:
+                    tensors[f"optimiser/{index}/{slot}"] = torch.as_tensor(value)
         header = {
             "model": model_header(model),
             "step": self.step,
             "seconds": self.seconds,
             "settings": self.settings,
             "history": self.history.to_dict(),
+            "recent": self.recent,
         }
         return write_tensors(Path(folder) / FILE_NAME, "checkpoint", tensors, header)
 
@@ -48,6 +52,9 @@ def restore(
     if not path.exists():
         return None
     tensors, header = read_tensors(path, "checkpoint")
+    missing = [key for key in ("model", "step", "seconds", "settings", "history", "recent") if key not in header]
+    if missing:
+        raise ValueError(f"{path}: the header of this file is damaged ({missing[0]} is missing)")
     different = [key for key in settings if header["settings"].get(key) != settings[key]]
     if different:
         was = ", ".join(f"{key}={header['settings'].get(key)!r}" for key in different)
@@ -63,7 +70,15 @@ def restore(
         index, slot = name.split("/", 1)
         state.setdefault(int(index), {})[slot] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    return Checkpoint(header["step"], header["seconds"], header["settings"], History(**header["history"]))
+    history = History(**header["history"])
+    return Checkpoint(header["step"], header["seconds"], header["settings"], history, header["recent"])
+
+
+def comparable(model: BNNP) -> dict[str, Any]:
+    """What must agree between a model and a checkpoint's: all that is known before training."""
+    header = model_header(model)
+    likelihood = {key: value for key, value in header["config"]["likelihood"].items() if key != "noise"}
+    return {**header, "config": {**header["config"], "likelihood": likelihood}}
 
 
 def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -1,11 +1,15 @@
 """Meta-training: from a collection of tasks to a learned prior and an amortised posterior (paper, Algorithm 1)."""
 
+import hashlib
+import math
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -13,13 +17,14 @@ from bnnp._random import Seed, as_integer, child
 from bnnp.gaussian import FactorisationError
 from bnnp.models.bnnp import BNNP
 from bnnp.objectives import PPAVI, Objective, Terms
-from bnnp.priors.start import spread_first_layer
+from bnnp.priors.start import spread
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size
 from bnnp.tasks.stream import TaskStream
-from bnnp.tasks.task import SplitBatch, Task
-from bnnp.training.checkpoint import Checkpoint, restore
+from bnnp.tasks.task import SplitBatch
+from bnnp.training.checkpoint import Checkpoint, comparable, restore
 from bnnp.training.history import History
+from bnnp.training.interrupts import held_back
 from bnnp.training.progress import ProgressBar
 
 _STREAM, _NOISE, _START = 1, 2, 3
@@ -27,11 +32,15 @@ Optimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 class TrainingDiverged(ArithmeticError):
-    """The objective was not finite. The model has been set back to its last good state."""
+    """The objective was not finite. The model has been set back to its last good state.
 
-    def __init__(self, step: int, task: int, reason: str):
+    task: its place in the batch; None where no single task is to blame.
+    """
+
+    def __init__(self, step: int, task: int | None, reason: str):
+        where = f"step {step}" if task is None else f"step {step}, task {task} of the batch"
         super().__init__(
-            f"training diverged at step {step}, task {task} of the batch: {reason}. The model is back at its last good "
+            f"training diverged at {where}: {reason}. The model is back at its last good "
             "state; try a smaller learning rate, a larger min_pseudo_noise, or dtype=torch.float64"
         )
         self.step = step
@@ -49,7 +58,7 @@ class FitResult:
 
 def fit(
     model: BNNP,
-    tasks: TaskSource | Sequence[Task],
+    tasks: TaskSource,
     *,
     objective: Objective | None = None,
     steps: int = 10_000,
@@ -90,41 +99,61 @@ def fit(
     """
     objective = objective if objective is not None else PPAVI()
     source = _checked_source(model, tasks)
-    _check_numbers(steps=steps, batch_size=batch_size, evaluate_every=evaluate_every, checkpoint_every=checkpoint_every)
+    _check_counts(
+        steps=steps,
+        batch_size=batch_size,
+        evaluate_every=evaluate_every,
+        record_every=record_every,
+        checkpoint_every=checkpoint_every,
+    )
+    _check_rates(learning_rate, clip_norm)
     number = as_integer(seed)
     size = context_size(context_share, context_count)
     _prepare(model, source, prior_start, number)
-    stream = TaskStream(source, batch_size, size, int(child(number, _STREAM).initial_seed()), model.dtype, model.device)
+    stream = TaskStream(source, batch_size, size, int(child(number, _STREAM).initial_seed()), model.device)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     adam = optimiser(parameters)
-    settings = {
-        "objective": repr(objective),
-        "steps": steps,
-        "batch_size": batch_size,
-        "context": repr(size),
-        "learning_rate": list(learning_rate),
-        "seed": number,
-    }
-    run = _Run(model, adam, History(), settings, checkpoint)
+    run = _Run(model, adam, History(), {}, checkpoint)
     if checkpoint is not None:
+        run.settings = {
+            "objective": _described(objective),
+            "tasks": _described(source),
+            "steps": steps,
+            "batch_size": batch_size,
+            "context": repr(size),
+            "learning_rate": list(learning_rate),
+            "optimiser": _described(adam),
+            "clip_norm": clip_norm,
+            "prior_start": prior_start,
+            "seed": number,
+            "model": comparable(model),
+        }
         run.resume()
+
+    def finish_step() -> None:
+        if evaluation is not None and run.awaits_evaluation(evaluate_every, steps):
+            run.add_evaluation(evaluation(model))
+        if run.step % checkpoint_every == 0 or run.step == steps:
+            run.keep()
+
     interrupted = False
     with ProgressBar(steps, run.step, enabled=progress) as bar:
         try:
+            if run.awaits_evaluation(evaluate_every, steps):  # the run was stopped before it
+                finish_step()
             while run.step < steps:
                 _set_learning_rate(adam, learning_rate, run.step / max(1, steps - 1))
-                batch = stream.batch(run.step)
-                terms = run.take(objective, batch, child(number, _NOISE, run.step), clip_norm)
-                run.record(terms, learning_rate_of(adam), last=run.step == steps, every=record_every)
+                noise = child(number, _NOISE, run.step)
+                terms = run.differentiate(objective, stream.batch(run.step), noise, clip_norm)
+                with held_back():
+                    run.advance(terms, last=run.step + 1 == steps, record_every=record_every)
                 bar.advance(terms)
-                if evaluation is not None and (run.step % evaluate_every == 0 or run.step == steps):
-                    run.history.evaluations.append({"step": run.step, "seconds": run.seconds, **evaluation(model)})
-                if run.step % checkpoint_every == 0 or run.step == steps:
-                    run.keep()
+                finish_step()
         except KeyboardInterrupt:
             interrupted = True
     if interrupted:
         run.keep()
+    adam.zero_grad(set_to_none=True)
     return FitResult(model, run.history, interrupted)
 
 
@@ -146,74 +175,90 @@ class _Run:
         self.folder = folder
         self.step = 0
         self.seconds = 0.0
+        self._started = 0.0
         self._recent: list[dict[str, float]] = []
         self._good = _copy_of(model)
 
-    def take(
+    def differentiate(
         self, objective: Objective, batch: SplitBatch, generator: torch.Generator, clip_norm: float | None
     ) -> dict[str, float]:
-        """One step of the optimiser. Returns the terms, averaged over tasks and points' sums as they are."""
-        started = time.perf_counter()
+        """The gradient of one step. Returns the terms, averaged over tasks, points' sums as they are."""
+        self._started = time.perf_counter()
         prepared = SplitBatch(self.model.prepare(batch.context), self.model.prepare(batch.target))
         try:
             terms = objective(self.model, prepared, generator)
         except FactorisationError as error:
-            raise self._diverged(error.task, str(error)) from error
+            raise self._diverged(self.step + 1, error.task, str(error)) from error
         total = terms.total()
         if not bool(torch.isfinite(total).all()):
-            raise self._diverged(int((~torch.isfinite(total)).nonzero()[0]), "the objective is not finite")
+            task = int((~torch.isfinite(total)).nonzero()[0])
+            raise self._diverged(self.step + 1, task, "the objective is not finite")
         self.optimiser.zero_grad(set_to_none=True)
         (-total.mean()).backward()
-        self._guard_gradients(clip_norm)
-        self.optimiser.step()
-        self.step += 1
-        self.seconds += time.perf_counter() - started
-        return _means(terms, total)
-
-    def _guard_gradients(self, clip_norm: float | None) -> None:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         norm = nn.utils.clip_grad_norm_(parameters, clip_norm if clip_norm is not None else float("inf"))
         if not bool(torch.isfinite(norm)):
-            raise self._diverged(0, "the gradient is not finite")
+            generator.manual_seed(generator.initial_seed())  # the same noise once more
+            task = _task_of_bad_gradient(objective(self.model, prepared, generator).total(), parameters)
+            raise self._diverged(self.step + 1, task, "the gradient is not finite")
+        return _means(terms, total)
 
-    def _diverged(self, task: int, reason: str) -> TrainingDiverged:
-        self.model.load_state_dict(self._good)
-        return TrainingDiverged(self.step + 1, task, reason)
-
-    def record(self, terms: dict[str, float], learning_rate: float, *, last: bool, every: int) -> None:
+    def advance(self, terms: dict[str, float], *, last: bool, record_every: int) -> None:
+        """Move the parameters along the gradient, and write the step down."""
+        self.optimiser.step()
+        self.step += 1
+        self.seconds += time.perf_counter() - self._started
         self._recent.append(terms)
-        if self.step % every == 0 or last:
+        if self.step % record_every == 0 or last:
             means = {key: sum(r[key] for r in self._recent) / len(self._recent) for key in terms}
-            self.history.steps.append(
-                {"step": self.step, "seconds": self.seconds, "learning_rate": learning_rate, **means}
-            )
+            rate = float(self.optimiser.param_groups[0]["lr"])
+            self.history.steps.append({"step": self.step, "seconds": self.seconds, "learning_rate": rate, **means})
             self._recent = []
+
+    def awaits_evaluation(self, every: int, steps: int) -> bool:
+        due = self.step > 0 and (self.step % every == 0 or self.step == steps)
+        return due and not (self.history.evaluations and self.history.evaluations[-1]["step"] == self.step)
+
+    def add_evaluation(self, values: Mapping[str, float]) -> None:
+        numbers = {name: float(value) for name, value in values.items()}
+        self.history.evaluations.append({"step": self.step, "seconds": self.seconds, **numbers})
 
     def keep(self) -> None:
         """Remember the present state as good, on disk too where a folder is given."""
-        self._good = _copy_of(self.model)
+        state = _copy_of(self.model)
+        bad = [name for name, tensor in state.items() if not bool(torch.isfinite(tensor).all())]
+        if bad:
+            raise self._diverged(self.step, None, f"{bad[0]} is not finite")
+        self._good = state
         if self.folder is not None:
-            Checkpoint(self.step, self.seconds, self.settings, self.history).save(
+            Checkpoint(self.step, self.seconds, self.settings, self.history, self._recent).save(
                 self.folder, self.model, self.optimiser
             )
+
+    def _diverged(self, step: int, task: int | None, reason: str) -> TrainingDiverged:
+        self.model.load_state_dict(self._good)
+        self.optimiser.zero_grad(set_to_none=True)
+        return TrainingDiverged(step, task, reason)
 
     def resume(self) -> None:
         assert self.folder is not None
         found = restore(self.folder, self.model, self.optimiser, self.settings)
         if found is not None:
             self.step, self.seconds, self.history = found.step, found.seconds, found.history
+            self._recent = found.recent
             self._good = _copy_of(self.model)
 
 
-def _checked_source(model: BNNP, tasks: TaskSource | Sequence[Task]) -> TaskSource:
+def _checked_source(model: BNNP, tasks: TaskSource) -> TaskSource:
     if not isinstance(tasks, TaskSource):
         raise ValueError(
-            f"tasks: got {type(tasks).__name__}, expected a task source; make one with bnnp.tasks.from_arrays([(x, y), ...])"
+            f"tasks: got {type(tasks).__name__}, expected a task source; "
+            "make one with bnnp.tasks.from_arrays([(x, y), ...])"
         )
     if (tasks.in_size, tasks.out_size) != (model.network.sizes[0], model.y_size):
         raise ValueError(
-            f"tasks: got {tasks.in_size} input and {tasks.out_size} output columns, expected {model.network.sizes[0]} and "
-            f"{model.y_size} as in the model"
+            f"tasks: got {tasks.in_size} input and {tasks.out_size} output columns, "
+            f"expected {model.network.sizes[0]} and {model.y_size} as in the model"
         )
     if isinstance(tasks, Collection):
         for task in tasks.tasks:
@@ -221,10 +266,20 @@ def _checked_source(model: BNNP, tasks: TaskSource | Sequence[Task]) -> TaskSour
     return tasks
 
 
-def _check_numbers(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if value < 1:
-            raise ValueError(f"{name}: got {value}, expected a positive number")
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name}: got {value!r}, expected a positive whole number")
+
+
+def _check_rates(learning_rate: tuple[float, float], clip_norm: float | None) -> None:
+    ends = tuple(learning_rate) if isinstance(learning_rate, tuple | list) else ()
+    if len(ends) != 2 or not all(math.isfinite(end) and end >= 0 for end in ends):
+        raise ValueError(
+            f"learning_rate: got {learning_rate!r}, expected the first and the last value, as in (3e-3, 1e-4)"
+        )
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"clip_norm: got {clip_norm!r}, expected a positive number, or None for no bound")
 
 
 def _prepare(model: BNNP, source: TaskSource, prior_start: str, seed: int) -> None:
@@ -238,12 +293,37 @@ def _prepare(model: BNNP, source: TaskSource, prior_start: str, seed: int) -> No
             names = [*source.x_names, *source.y_names]
             model.standardiser.fit(source.tasks, include_y=model.likelihood.real_valued, names=names)
     if prior_start == "spread" and model.prior.is_standard():
-        x = torch.cat([task.x for task in source.draw(64, generator)]).to(model.device, model.dtype)
-        spread_first_layer(model.prior, model.standardiser.x(x), generator)
+        drawn = source.draw(64, generator)
+        x = model.standardiser.x(torch.cat([task.x for task in drawn]).to(model.device)).to(model.dtype)
+        y = model.standardiser.y(torch.cat([task.y for task in drawn]).to(model.device)).to(model.dtype)
+        scale = y.std(0) if model.likelihood.real_valued else x.new_ones(model.network.sizes[-1])
+        spread(model.prior, x, scale, generator)
 
 
-def learning_rate_of(optimiser: torch.optim.Optimizer) -> float:
-    return float(optimiser.param_groups[0]["lr"])
+def _task_of_bad_gradient(total: torch.Tensor, parameters: list[nn.Parameter]) -> int | None:
+    """The first task whose own gradient is not finite; None where that is so for none of them, or for all alike."""
+    bad = []
+    for task, value in enumerate(total):
+        gradients = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
+        if not all(bool(torch.isfinite(gradient).all()) for gradient in gradients if gradient is not None):
+            bad.append(task)
+    return bad[0] if bad and (len(bad) < len(total) or len(total) == 1) else None
+
+
+def _described(choice: Any) -> str:
+    """A text that tells one choice from another, and is the same in every process."""
+    if isinstance(choice, Collection):
+        digest = hashlib.sha256()
+        for task in choice.tasks:
+            digest.update(task.x.numpy().tobytes() + task.y.numpy().tobytes())
+        return f"{len(choice)} tasks of {', '.join((*choice.x_names, *choice.y_names))}: {digest.hexdigest()[:16]}"
+    if isinstance(choice, torch.optim.Optimizer):
+        groups = [
+            {k: v for k, v in group.items() if k not in ("params", "lr") and v is not None}
+            for group in choice.param_groups
+        ]
+        return f"{type(choice).__name__} {groups}"
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(choice))
 
 
 def _set_learning_rate(optimiser: torch.optim.Optimizer, ends: tuple[float, float], share_done: float) -> None:

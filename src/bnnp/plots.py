@@ -1,0 +1,139 @@
+"""Figures: functions drawn from prior and posterior, calibration, training history.
+
+Every function returns a `matplotlib.figure.Figure`; nothing touches pyplot's state. Save with `save_figure`.
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bnnp._random import Seed
+from bnnp.files import write_atomically
+from bnnp.models.posterior import WeightPosterior
+from bnnp.prediction import Predictive
+from bnnp.tasks.task import Split, Task
+from bnnp.training.history import History
+
+CONTEXT, TRUTH, SAMPLES, BAND = "#d95f02", "#4d4d4d", "#1f77b4", "#9ecae1"
+
+Drawn = Sequence[Callable[[np.ndarray], np.ndarray]]
+
+
+class Conditionable(Protocol):
+    def condition(self, x, y, *, num_samples: int, seed: Seed) -> WeightPosterior: ...
+
+
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Write a figure as PNG, SVG or PDF, by its ending; whole or not at all."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=Path(path).suffix.lstrip(".") or "png", dpi=130)
+    return write_atomically(path, buffer.getvalue())
+
+
+def draw_functions(axes: Axes, drawn: Drawn, x: np.ndarray, *, colour: str = SAMPLES, alpha: float = 0.7) -> None:
+    """Lines of functions of one input."""
+    for function in drawn:
+        axes.plot(x, function(x[:, None])[:, 0], color=colour, alpha=alpha, linewidth=1)
+
+
+def draw_posterior(
+    axes: Axes, posterior: WeightPosterior, x: np.ndarray, context: Task, target: Task | None = None, *, lines: int = 8
+) -> None:
+    """Function samples over a 90 % band for new observations, with the context and, where known, the truth."""
+    low, high = posterior.predict(x[:, None]).quantile([0.05, 0.95])
+    axes.fill_between(x, low[:, 0], high[:, 0], color=BAND, alpha=0.5, linewidth=0, label="90 % of new observations")
+    draw_functions(axes, posterior.functions()[:lines], x)
+    if target is not None:
+        axes.plot(target.x[:, 0], target.y[:, 0], ".", color=TRUTH, markersize=3, label="held out")
+    axes.plot(context.x[:, 0], context.y[:, 0], "o", color=CONTEXT, markersize=4, label="context")
+
+
+def functions(
+    drawn: Drawn, x: np.ndarray, *, title: str = "functions drawn from the prior", labels: tuple[str, str] = ("x", "y")
+) -> Figure:
+    """Functions of one input, in one panel."""
+    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    axes = figure.subplots()
+    draw_functions(axes, drawn, x)
+    axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
+    return figure
+
+
+def overview(
+    learned_prior: Drawn,
+    model: Conditionable,
+    splits: Sequence[Split],
+    x: np.ndarray,
+    *,
+    true: Sequence[Task],
+    seed: Seed = 0,
+) -> Figure:
+    """The true process, the learned prior, and the posterior of a few tasks, side by side."""
+    columns = 2 + len(splits)
+    figure = Figure(figsize=(2.9 * columns, 2.9), layout="constrained")
+    panels = figure.subplots(1, columns, sharex=True, sharey=True)
+    for task in true:
+        order = task.x[:, 0].argsort()
+        panels[0].plot(task.x[order, 0], task.y[order, 0], color=TRUTH, alpha=0.7, linewidth=1)
+    panels[0].set_title("the true process")
+    draw_functions(panels[1], learned_prior, x)
+    panels[1].set_title("the learned prior")
+    for axes, split in zip(panels[2:], splits, strict=True):
+        posterior = model.condition(split.context.x, split.context.y, num_samples=300, seed=seed)
+        draw_posterior(axes, posterior, x, split.context, split.target)
+        axes.set_title(f"posterior, {len(split.context)} points")
+    panels[2].legend(fontsize=7, loc="lower left")
+    return figure
+
+
+def calibration(predictions: Sequence[tuple[Predictive, np.ndarray]], *, seed: Seed = 0) -> Figure:
+    """Share of observations inside central intervals against the share promised. On the diagonal is calibrated."""
+    levels = np.linspace(0.05, 0.95, 19)
+    inside = np.zeros(len(levels))
+    count = 0
+    for predictive, y in predictions:
+        draws = predictive.observations(seed)
+        rank = (draws <= np.asarray(y)).mean(0)
+        inside += (np.abs(rank - 0.5)[..., None] <= levels / 2).sum((0, 1))
+        count += rank.size
+    observed = inside / count
+    error = np.sqrt(levels * (1 - levels) / count)
+    figure = Figure(figsize=(3.8, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color=TRUTH, linewidth=1)
+    axes.fill_between(
+        levels, levels - 2 * error, levels + 2 * error, color="0.9", linewidth=0, label="2 standard errors"
+    )
+    axes.plot(levels, observed, "o-", color=SAMPLES, markersize=3, label="model")
+    axes.set(xlabel="promised coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1), title="calibration")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def history(record: History) -> Figure:
+    """The objective's terms, and the evaluations where there are any, against time."""
+    frame = record.to_frame()
+    terms = [name for name in frame.columns if name not in ("step", "seconds", "learning_rate")]
+    scores = [name for name in (record.evaluations[0] if record.evaluations else {}) if name not in ("step", "seconds")]
+    figure = Figure(figsize=(4.4 * (1 + bool(scores)), 3.2), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, 1 + bool(scores)))
+    window = max(1, len(frame) // 100)
+    for name in terms:
+        smooth = frame[name].rolling(window, min_periods=1).mean()
+        panels[0].plot(frame["seconds"] / 60, smooth, linewidth=1.2, label=name)
+    # The first steps are far below all others; leave them out of view.
+    low = float(np.quantile(frame[terms].to_numpy(), 0.03)) if len(frame) > 30 else None
+    panels[0].set(xlabel="minutes", ylabel="nats a task", title="objective and its terms", ylim=(low, None))
+    panels[0].legend(fontsize=8)
+    for name in scores:
+        minutes = [row["seconds"] / 60 for row in record.evaluations]
+        panels[1].plot(minutes, [row[name] for row in record.evaluations], "o-", markersize=3, label=name)
+    if scores:
+        panels[1].set(xlabel="minutes", title="evaluation")
+        panels[1].legend(fontsize=8)
+    return figure

@@ -1,0 +1,303 @@
+"""Long tables of users: from a frame or a file to tasks, to a model in the table's own units, and every bad input."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import bnnp
+from bnnp.tasks import from_table
+from bnnp.tasks.standardise import Standardiser
+from bnnp.tasks.task import Task
+
+
+def long_table() -> pd.DataFrame:
+    """Three subjects of unequal size, rows of different subjects mixed, in odd units."""
+    random = np.random.default_rng(0)
+    subject = np.array(["b", "a", "a", "c", "b", "a", "c", "a", "b", "c"])
+    return pd.DataFrame(
+        {
+            "subject": subject,
+            "time": random.normal(20, 5, 10),
+            "dose": random.normal(-300, 10, 10),
+            "conc": random.normal(1000, 50, 10),
+            "temp": random.normal(0.001, 0.0001, 10),
+            "note": "not used",
+        }
+    )
+
+
+def written(table: pd.DataFrame, path: Path) -> Path:
+    table.to_parquet(path) if path.suffix == ".parquet" else table.to_csv(path, index=False)
+    return path
+
+
+# --- good tables -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", [None, "t.csv", "t.parquet"])
+def test_rows_of_a_task_keep_values_and_order(file, tmp_path):
+    table = long_table()
+    source = table if file is None else written(table, tmp_path / file)
+    tasks = from_table(source, task="subject", x=["time", "dose"], y=["conc", "temp"])
+    assert [task.name for task in tasks.tasks] == ["a", "b", "c"]
+    assert (tasks.x_names, tasks.y_names) == (("time", "dose"), ("conc", "temp"))
+    for task in tasks.tasks:
+        rows = table[table["subject"] == task.name]
+        np.testing.assert_array_equal(task.x, rows[["time", "dose"]])
+        np.testing.assert_array_equal(task.y, rows[["conc", "temp"]])
+
+
+def test_a_single_column_may_be_given_by_its_name_alone():
+    tasks = from_table(long_table(), task="subject", x="time", y="conc")
+    assert (tasks.in_size, tasks.out_size) == (1, 1)
+
+
+def test_the_path_may_be_a_string(tmp_path):
+    path = written(long_table(), tmp_path / "t.csv")
+    assert len(from_table(str(path), task="subject", x="time", y="conc")) == 3
+
+
+@pytest.mark.parametrize("names", [[3, 10, 3, 10], ["x", 1, "x", 1], pd.Categorical(["u", "v", "u", "v"], list("uvw"))])
+def test_tasks_may_be_named_by_numbers_mixtures_or_categories(names):
+    table = pd.DataFrame({"task": names, "x": [1, 2, 3, 4], "y": [5, 6, 7, 8]})
+    tasks = from_table(table, task="task", x="x", y="y")
+    assert {task.name: task.x.flatten().tolist() for task in tasks.tasks} == {
+        str(names[0]): [1.0, 3.0],
+        str(names[1]): [2.0, 4.0],
+    }
+
+
+def test_tasks_are_sorted_as_their_names_are():
+    table = pd.DataFrame({"task": [10, 10, 9, 9], "x": [1, 2, 3, 4], "y": [5, 6, 7, 8]})
+    assert [task.name for task in from_table(table, task="task", x="x", y="y").tasks] == ["9", "10"]
+
+
+def test_the_index_of_a_frame_does_not_matter():
+    table = long_table()
+    odd = table.set_axis(["same"] * len(table))
+    expected = from_table(table, task="subject", x="time", y="conc")
+    for task, other in zip(from_table(odd, task="subject", x="time", y="conc").tasks, expected.tasks, strict=True):
+        assert torch.equal(task.x, other.x)
+
+
+def test_numbers_written_as_text_and_nullable_numbers_are_numbers():
+    table = pd.DataFrame(
+        {"task": ["a", "a"], "x": ["1.5", "2"], "y": pd.array([3, 4], dtype="Int64"), "z": [True, False]}
+    )
+    tasks = from_table(table, task="task", x=["x", "z"], y="y")
+    assert tasks[0].x.tolist() == [[1.5, 1.0], [2.0, 0.0]]
+    assert tasks[0].y.tolist() == [[3.0], [4.0]]
+
+
+def test_a_role_column_fixes_the_splits():
+    table = long_table()
+    table["part"] = ["context", "target"] * 2 + ["target", "context"] * 3
+    tasks = from_table(table, task="subject", x="time", y="conc", role="part")
+    for task, split in zip(tasks.tasks, tasks.splits, strict=True):
+        rows = table[table["subject"] == task.name]
+        np.testing.assert_array_equal(split.context.x[:, 0], rows.loc[rows["part"] == "context", "time"])
+        np.testing.assert_array_equal(split.target.y[:, 0], rows.loc[rows["part"] == "target", "conc"])
+
+
+def test_missing_drop_leaves_out_rows_with_empty_cells_only():
+    table = long_table()
+    table.loc[1, "time"] = np.nan
+    table.loc[2, "conc"] = np.nan
+    table.loc[0, "subject"] = None
+    table.loc[3, "note"] = None  # not a column in use
+    tasks = from_table(table, task="subject", x="time", y="conc", missing="drop")
+    assert {task.name: len(task) for task in tasks.tasks} == {"a": 2, "b": 2, "c": 3}
+    np.testing.assert_array_equal(tasks[0].x[:, 0], table["time"].iloc[[5, 7]])
+
+
+# --- bad tables ------------------------------------------------------------------------------------------------------
+
+
+def changed(**cells) -> pd.DataFrame:
+    """The table with the cells of row index 4 (row 6 in an editor) replaced."""
+    table = long_table().astype(dict.fromkeys(cells, object))
+    for name, value in cells.items():
+        table.loc[4, name] = value
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "message"),
+    [
+        (long_table().iloc[:0], {}, "table: got no rows, expected at least one data set"),
+        (changed(time="n/a"), {}, r"column 'time': got 'n/a' at row 6 \(1 such cells\).*correct or remove this row"),
+        (changed(conc=np.nan), {}, "column 'conc': got nan at row 6.*give missing='drop'"),
+        (changed(conc=np.inf), {}, "column 'conc': got inf at row 6.*correct or remove this row"),
+        (changed(conc=-np.inf), {"missing": "drop"}, "column 'conc': got -inf at row 6.*correct or remove this row"),
+        (changed(subject=None), {}, "column 'subject': got an empty cell at row 6.*missing='drop'"),
+        (changed(subject="d"), {}, "task 'd': got 1 point, expected at least 2.*leave this task out"),
+        (long_table().assign(conc=np.nan), {"missing": "drop"}, "got an empty cell in every row"),
+        (long_table(), {"x": "tme"}, "column 'tme': there is no such column; the table has subject, time, dose, conc"),
+        (long_table(), {"task": "patient"}, "column 'patient': there is no such column"),
+        (long_table(), {"role": "part"}, "column 'part': there is no such column"),
+        (long_table(), {"y": []}, "x and y: got no columns"),
+        (long_table(), {"x": ["time", "conc"]}, "expected each column once"),
+        (long_table(), {"missing": "ignore"}, "missing: got 'ignore', expected 'error' or 'drop'"),
+        (long_table().assign(part="train"), {"role": "part"}, "task 'a': got the role 'train', expected 'context' or"),
+        (long_table().assign(part="context"), {"role": "part"}, "task 'a': got no target"),
+        (
+            long_table().assign(time=pd.date_range("2024-01-01", periods=10)),
+            {},
+            "column 'time': got datetime64.*expected real numbers; turn times into numbers",
+        ),
+        (
+            pd.concat([long_table(), long_table()[["time"]]], axis=1),
+            {},
+            "column 'time': got 2 columns of this name, expected one",
+        ),
+        ([[1, 2]], {}, "table: got list, expected a pandas data frame or the path of a file"),
+    ],
+)
+def test_bad_tables_are_refused_with_column_and_cure(table, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        from_table(table, **{"task": "subject", "x": "time", "y": "conc", **arguments})
+
+
+def test_row_numbers_are_those_of_the_file_also_after_dropping():
+    table = changed(time="n/a")
+    table.loc[0, "time"] = np.nan
+    with pytest.raises(ValueError, match="'n/a' at row 6"):
+        from_table(table, task="subject", x="time", y="conc", missing="drop")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.csv", b"", "empty.csv: got an empty file, expected a table with a header"),
+        ("header.csv", b"subject,time,conc\n", "table: got no rows"),
+        ("picture.png", b"\x89PNG\r\n\x1a\n\xff\xfe\x00\x00", "picture.png: expected a CSV or Parquet table"),
+        ("really_csv.parquet", b"subject,time,conc\na,1,2\n", "really_csv.parquet: expected a CSV or Parquet table"),
+        ("empty.parquet", b"", "empty.parquet: expected a CSV or Parquet table"),
+        ("ragged.csv", b"subject,time,conc\na,1,2\na,1,2,3,4\n", "ragged.csv: expected a CSV or Parquet table"),
+        ("semicolons.csv", b"subject;time;conc\na;1;2\n", "column 'subject': .* the table has subject;time;conc"),
+    ],
+)
+def test_bad_files_are_refused_by_name(name, content, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        from_table(path, task="subject", x="time", y="conc")
+
+
+def test_a_missing_file_or_a_folder_is_no_table(tmp_path):
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(FileNotFoundError, match="there is no such file"):
+            from_table(path, task="subject", x="time", y="conc")
+
+
+# --- standardisation -------------------------------------------------------------------------------------------------
+
+
+def trained(**arguments) -> tuple[bnnp.BNNP, pd.DataFrame]:
+    """A tiny model after a few steps on tasks with inputs around 20 and outputs around 1000."""
+    random = np.random.default_rng(1)
+    time = random.normal(20, 5, 120)
+    table = pd.DataFrame({"subject": np.arange(120) % 6, "time": time})
+    table["conc"] = 1000 + 50 * np.tanh((time - 20) / 5) + random.normal(0, 5, 120)
+    model = bnnp.BNNP(1, 1, hidden=(4,), likelihood=bnnp.Gaussian(0.1), dtype=torch.float64, seed=0)
+    tasks = from_table(table, task="subject", x="time", y="conc", **arguments)
+    bnnp.fit(model, tasks, objective=bnnp.objectives.PPAVI(num_samples=4), steps=20, progress=False)
+    return model, table
+
+
+def noise_of(model: bnnp.BNNP) -> float:
+    assert isinstance(model.likelihood, bnnp.Gaussian)
+    return model.likelihood.noise.item()
+
+
+def test_standardisation_is_fitted_on_all_training_points():
+    model, table = trained()
+    standardiser = model.standardiser
+    np.testing.assert_allclose(standardiser.x_shift, table["time"].mean())
+    np.testing.assert_allclose(standardiser.x_scale, table["time"].std())
+    np.testing.assert_allclose(standardiser.y_shift, table["conc"].mean())
+    np.testing.assert_allclose(standardiser.y_scale, table["conc"].std())
+    assert model.columns == {"x": ["time"], "y": ["conc"]}
+
+
+def test_predictions_come_back_in_the_units_of_the_table(tmp_path):
+    model, table = trained()
+    x, y = table[["time"]].iloc[:30], table[["conc"]].iloc[:30]
+    for user in (model, bnnp.load(model.save(tmp_path / "m.bnnp"))):
+        predictive = user.condition(x, y, num_samples=50).predict([[10.0], [20.0], [30.0]])
+        assert np.abs(predictive.mean - [[950], [1000], [1050]]).max() < 40
+        scale = table["conc"].std()
+        np.testing.assert_allclose(predictive.function_std, predictive.outputs.numpy().std(0) * scale)
+        np.testing.assert_allclose(predictive.std**2, predictive.function_std**2 + (noise_of(user) * scale) ** 2)
+        assert 900 < predictive.quantile(0.05).min() < predictive.quantile(0.95).max() < 1100
+        assert abs(user.prior.functions(1)[0](x).mean() - 1000) < 300
+
+
+def test_log_densities_obey_the_change_of_variables():
+    model, table = trained()
+    predictive = model.condition(table[["time"]][:30], table[["conc"]][:30], num_samples=20).predict([[19.0], [25.0]])
+    y = np.array([[980.0], [1030.0]])
+    shift, scale = table["conc"].mean(), table["conc"].std()
+    outputs, noise = predictive.outputs.numpy()[..., 0], noise_of(model)
+    z = (y[:, 0] - shift) / scale
+    density = np.exp(-0.5 * ((z - outputs) / noise) ** 2) / (noise * np.sqrt(2 * np.pi)) / scale
+    np.testing.assert_allclose(predictive.log_prob(y), np.log(density.mean(0)), rtol=1e-10)
+    np.testing.assert_allclose(predictive.joint_log_prob(y), np.log(density.prod(1).mean()), rtol=1e-10)
+
+
+def test_log_densities_integrate_to_one_in_the_units_of_the_table():
+    model, table = trained()
+    predictive = model.condition(table[["time"]][:9], table[["conc"]][:9], num_samples=20).predict([[19.0]])
+    grid = np.linspace(500, 1500, 2001)
+    density = [np.exp(predictive.log_prob([[value]])).item() for value in grid]
+    assert abs(np.sum(density) * (grid[1] - grid[0]) - 1) < 1e-6
+
+
+def test_a_model_may_be_trained_without_standardisation():
+    model, _ = trained(standardise=False)
+    assert model.standardiser.is_identity()
+
+
+def test_a_second_training_keeps_the_units_of_the_first():
+    model, _ = trained()
+    before = model.standardiser.y_shift.clone()
+    other = bnnp.tasks.from_arrays([(np.arange(9.0), np.arange(9.0) ** 2)])
+    bnnp.fit(model, other, objective=bnnp.objectives.PPAVI(num_samples=2), steps=1, progress=False)
+    assert torch.equal(model.standardiser.y_shift, before)
+
+
+def test_class_labels_are_not_standardised():
+    table = pd.DataFrame({"task": [1, 1, 1, 2, 2, 2], "x": [5.0, 6, 7, 8, 9, 10], "y": [0, 1, 2, 1, 0, 2]})
+    model = bnnp.BNNP(1, 3, hidden=(4,), likelihood=bnnp.Categorical(3))
+    tasks = from_table(table, task="task", x="x", y="y")
+    bnnp.fit(model, tasks, objective=bnnp.objectives.PPAVI(num_samples=2), steps=1, progress=False)
+    assert model.standardiser.x_shift.item() == pytest.approx(7.5)
+    assert not model.standardiser.y_shift.any()
+    assert bool((model.standardiser.y_scale == 1).all())
+
+
+@pytest.mark.parametrize("column", ["time", "conc"])
+def test_constant_columns_are_refused_when_fitting(column):
+    tasks = from_table(long_table().assign(**{column: 7.0}), task="subject", x="time", y="conc")
+    with pytest.raises(ValueError, match=f"column {column}: got the value 7 in every row.*leave it out"):
+        bnnp.fit(bnnp.BNNP(1, 1, hidden=(4,)), tasks, steps=1, progress=False)
+
+
+def test_columns_without_names_are_numbered_in_messages():
+    with pytest.raises(ValueError, match=r"column x\[1\]: got the value 0"):
+        Standardiser(2, 1).fit([Task.of([[1, 0], [2, 0]], [1, 2])], include_y=True)
+
+
+def test_the_wrong_number_of_columns_is_refused_when_fitting_and_predicting():
+    model = bnnp.BNNP(1, 1, hidden=(4,))
+    two = from_table(long_table(), task="subject", x=["time", "dose"], y="conc")
+    with pytest.raises(ValueError, match="tasks: got 2 input and 1 output columns, expected 1 and 1"):
+        bnnp.fit(model, two, steps=1, progress=False)
+    posterior = model.condition([[0.0]], [[0.0]], num_samples=2)
+    with pytest.raises(ValueError, match="x: got 2 columns, expected 1; pass the same columns as in training"):
+        posterior.predict([[1.0, 2.0]])
+    with pytest.raises(ValueError, match="y: got 2 columns, expected 1"):
+        model.condition([[1.0]], [[1.0, 2.0]])
