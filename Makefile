@@ -10,7 +10,7 @@ demo: .venv/installed  ## Meta-train on sawtooth tasks, print scores beside the 
 	$(BIN)/bnnp demo --out demo
 
 test: lint  ## Lint, check types and the import arrow, run the tests
-	$(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 slow: .venv/installed  ## The studies that take minutes
 	$(BIN)/pytest -m slow

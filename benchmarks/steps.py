@@ -24,7 +24,9 @@ def batch(in_size: int, tasks: int, points: int, context: int) -> SplitBatch:
     return SplitBatch(*(TaskBatch(x[:, part], y[:, part], mask[:, part]) for part in parts))
 
 
-def training_step(in_size: int, hidden: tuple[int, ...], prior: str, samples: int, data: SplitBatch) -> Callable[[], None]:
+def training_step(
+    in_size: int, hidden: tuple[int, ...], prior: str, samples: int, data: SplitBatch
+) -> Callable[[], None]:
     model = bnnp.BNNP(in_size, 1, hidden, prior=prior, likelihood=bnnp.Gaussian(0.05))
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-4)
     objective = bnnp.objectives.PPAVI(samples)

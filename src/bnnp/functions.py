@@ -21,7 +21,7 @@ class Function:
     """
 
     network: Network
-    weights: tuple[Float[Tensor, "d out"], ...]
+    weights: tuple[Float[Tensor, "_d _out"], ...]
     standardiser: Standardiser
     link: Callable[[Tensor], Tensor]
 
@@ -34,7 +34,7 @@ class Function:
 
 def functions_of(
     network: Network,
-    weights: Sequence[Float[Tensor, "samples d out"]],
+    weights: Sequence[Float[Tensor, "samples _d _out"]],
     standardiser: Standardiser,
     link: Callable[[Tensor], Tensor],
 ) -> list[Function]:

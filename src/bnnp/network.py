@@ -64,8 +64,8 @@ class Network:
         return functional.pad(h, (0, 1), value=1.0)
 
     def __call__(
-        self, weights: Sequence[Float[Tensor, "*batch d out"]], x: Float[Tensor, "*batch points x"]
-    ) -> Float[Tensor, "*batch points y"]:
+        self, weights: Sequence[Float[Tensor, "*#batch _d _out"]], x: Float[Tensor, "*#batch points x"]
+    ) -> Float[Tensor, "*all points y"]:
         """Outputs at `x`, for any leading axes that broadcast."""
         h = x
         for layer, w in enumerate(weights):

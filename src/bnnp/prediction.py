@@ -106,7 +106,7 @@ class Predictive:
 
 
 def network_outputs(
-    network: Network, weights: Sequence[Float[Tensor, "samples d out"]], x: Float[Tensor, "points x"]
+    network: Network, weights: Sequence[Float[Tensor, "samples _d _out"]], x: Float[Tensor, "points x"]
 ) -> Float[Tensor, "samples points y"]:
     """Outputs of every weight sample at every input, in chunks of points and samples that keep memory bounded."""
     widest = max(network.sizes) + 1

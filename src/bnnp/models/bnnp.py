@@ -30,8 +30,8 @@ SAMPLES_AT_ONCE = 2**24
 class InferredWeights:
     """Weight samples of every layer for a batch of tasks, and the KL of each layer's posterior to its prior."""
 
-    weights: list[Float[Tensor, "tasks samples d out"]]
-    kl: list[Float[Tensor, "tasks kl_samples"]]
+    weights: list[Float[Tensor, "tasks samples _d _out"]]
+    kl: list[Float[Tensor, "tasks _kl_samples"]]
 
     def total_kl(self) -> Float[Tensor, "tasks"]:
         """The KL of the whole posterior: layerwise terms summed, averaged over samples of the earlier layers."""
@@ -211,7 +211,7 @@ class BNNP(nn.Module):
         return InferredWeights(weights, kls)
 
     def log_density(
-        self, weights: Sequence[Float[Tensor, "tasks samples d out"]], context: TaskBatch
+        self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], context: TaskBatch
     ) -> Float[Tensor, "tasks samples"]:
         """`log q(W | context)` of given weights, by Bayes' rule in each layer."""
         total = torch.zeros((), dtype=self.dtype)
@@ -232,7 +232,7 @@ class BNNP(nn.Module):
         return total
 
     def log_likelihood(
-        self, weights: Sequence[Float[Tensor, "tasks samples d out"]], batch: TaskBatch
+        self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], batch: TaskBatch
     ) -> Float[Tensor, "tasks samples points"]:
         """Log-density of every point under every weight sample; 0 where there is no point."""
         outputs = self.network(weights, batch.x.unsqueeze(1))

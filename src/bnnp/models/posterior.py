@@ -27,7 +27,7 @@ class WeightPosterior:
 
     model: BNNP
     context: TaskBatch
-    weights: list[Float[Tensor, "samples d out"]]
+    weights: list[Float[Tensor, "samples _d _out"]]
     layer_kl: list[Float[Tensor, "samples"]]
 
     @property

@@ -35,7 +35,7 @@ class Prior(nn.Module, abc.ABC):
         self.learnability = 1.0
 
     @abc.abstractmethod
-    def layer(self, index: int, earlier: Sequence[Float[Tensor, "tasks samples units d"]]) -> UnitPrior:
+    def layer(self, index: int, earlier: Sequence[Float[Tensor, "tasks samples _units _d"]]) -> UnitPrior:
         """The prior of a layer's units given the whitened weights of all earlier layers."""
 
     # --- weights of a layer (d x out) as units, and back -----------------------------------------------------------
@@ -54,7 +54,7 @@ class Prior(nn.Module, abc.ABC):
 
     # --- what users do with a prior --------------------------------------------------------------------------------
 
-    def sample(self, num_samples: int, seed: Seed = 0) -> list[Float[Tensor, "samples d out"]]:
+    def sample(self, num_samples: int, seed: Seed = 0) -> list[Float[Tensor, "samples _d _out"]]:
         """Weights of every layer, `num_samples` draws.
 
         Example: `weights = model.prior.sample(10, seed=0)`; then `weights[0].shape == (10, in_size + 1, hidden[0])`.
@@ -71,7 +71,7 @@ class Prior(nn.Module, abc.ABC):
                 weights.append(self.from_units(index, prior.weights(whitened[-1]))[0])
         return weights
 
-    def log_prob(self, weights: Sequence[Float[Tensor, "*batch d out"]]) -> Float[Tensor, "*batch"]:
+    def log_prob(self, weights: Sequence[Float[Tensor, "*batch _d _out"]]) -> Float[Tensor, "*batch"]:
         """Log-density of weights, one value a sample."""
         shapes = [tuple(w.shape[-2:]) for w in weights]
         if shapes != self.network.weight_shapes:

@@ -85,8 +85,8 @@ def fit(
     learning_rate: first and last value; linear in between.
     optimiser: a function of the parameters, as `torch.optim.Adam`.
     clip_norm: bound on the norm of the gradient, if any.
-    prior_start: "spread" starts a learnable prior that is still the standard one with its first layer's kinks spread
-        over the inputs, "standard" leaves it. A fixed or trained prior is never touched.
+    prior_start: "spread" starts a learnable prior that is still the standard one as a random network whose features are
+        spread over the inputs (see `docs/training.md`), "standard" leaves it. A fixed or trained prior is not touched.
     evaluation: called every `evaluate_every` steps and at the end; what it returns goes into the history.
     checkpoint: folder to keep the state in. A run that finds its own state there goes on from it, and ends with the
         same numbers as one that never stopped.
@@ -295,8 +295,9 @@ def _prepare(model: BNNP, source: TaskSource, prior_start: str, seed: int) -> No
     if prior_start == "spread" and model.prior.is_standard():
         drawn = source.draw(64, generator)
         x = model.standardiser.x(torch.cat([task.x for task in drawn]).to(model.device)).to(model.dtype)
-        y = model.standardiser.y(torch.cat([task.y for task in drawn]).to(model.device)).to(model.dtype)
-        scale = y.std(0) if model.likelihood.real_valued else x.new_ones(model.network.sizes[-1])
+        scale = x.new_ones(model.network.sizes[-1])
+        if model.likelihood.real_valued:
+            scale = (torch.cat([task.y for task in drawn]).std(0).to(x) / model.standardiser.y_scale).to(x)
         spread(model.prior, x, scale, generator)
 
 
