@@ -2,7 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BNNP_DATA ?= $(wildcard ../shared/data)
-export BNNP_DATA
+# Threads that wait without spinning: on a machine that does other work too, spinning slows training many times over.
+OMP_WAIT_POLICY ?= PASSIVE
+export BNNP_DATA OMP_WAIT_POLICY
 
 .PHONY: demo test slow lint docs bench clean
 

@@ -44,7 +44,7 @@ def training_step(
 def prediction() -> None:
     model = bnnp.BNNP(1, 1, (64, 64), likelihood=bnnp.Gaussian(0.05))
     x = torch.linspace(-2, 2, 40)
-    model.condition(x, torch.sin(x), num_samples=1000).predict(torch.linspace(-2, 2, 100)).outputs
+    model.condition(x, torch.sin(x), num_samples=1000).predict(torch.linspace(-2, 2, 100))
 
 
 def median_seconds(work: Callable[[], None], repeats: int) -> float:

@@ -48,7 +48,7 @@ def main() -> None:
     try:
         app()
     except (ValueError, FileNotFoundError, OSError, TrainingDiverged) as error:
-        Console(stderr=True, highlight=False).print(f"error: {error}", style="bold red", markup=False)
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", style="bold red", markup=False)
         sys.exit(MISUSE)
 
 
@@ -85,7 +85,7 @@ def train(
     ] = 1.0,
     likelihood: Annotated[str, typer.Option(help="gaussian, bernoulli, or categorical.")] = "gaussian",
     noise: Annotated[float, typer.Option(help="First guess of the noise, in standardised units of y.")] = 0.1,
-    steps: Annotated[int, typer.Option(help="Training steps.")] = 3000,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 2000,
     samples: Samples = 16,
     batch_size: Annotated[int, typer.Option(help="Data sets a step.")] = 5,
     context_share: Annotated[str, typer.Option(help="Range of the share of points given as context.")] = "0.1,0.5",
@@ -355,12 +355,8 @@ def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path
 
 
 def print_table(frame: pd.DataFrame, title: str) -> None:
-    table = Table(title=title)
-    for column in ["", *map(str, frame.columns)]:
-        table.add_column(column, justify="right" if column else "left")
-    for name, row in frame.iterrows():
-        table.add_row(str(name), *(f"{value:.4f}" for value in row))
-    Console().print(table)
+    print(title)
+    print(frame.to_string(float_format=lambda value: f"{value:.3f}"))
 
 
 def print_files(files: list[Path]) -> None:

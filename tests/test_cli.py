@@ -1,0 +1,207 @@
+"""Every verb of the command line, as a person would call it, in a process of its own memory."""
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bnnp
+from bnnp import cli
+
+
+def run(monkeypatch, capsys, *words) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    monkeypatch.setattr(sys, "argv", ["bnnp", *map(str, words)])
+    code = 0
+    try:
+        cli.main()
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def bnnp_command(monkeypatch, capsys):
+    return lambda *words: run(monkeypatch, capsys, *words)
+
+
+@pytest.fixture
+def trial(tmp_path):
+    """Twelve subjects with up to eleven points, in units far from 0 and 1, some rows missing."""
+    generator = np.random.default_rng(0)
+    rows = [
+        (f"S{subject:02d}", hour, 500 + 80 * slope * np.exp(-hour / 8) + generator.normal(0, 2))
+        for subject, slope in enumerate(generator.uniform(0.5, 2, 12))
+        for hour in np.linspace(0, 24, 11)
+        if generator.random() > 0.1
+    ]
+    path = tmp_path / "trial.csv"
+    pd.DataFrame(rows, columns=["subject", "hour", "level"]).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def trained(bnnp_command, trial, tmp_path):
+    words = ["--task", "subject", "--x", "hour", "--y", "level", "--hidden", "8", "--steps", 30, "--samples", 4]
+    code, _, err = bnnp_command("train", trial, *words, "--out", tmp_path / "model", "--quiet")
+    assert code == 0, err
+    return tmp_path / "model" / "model.bnnp"
+
+
+def test_train_writes_model_history_and_figures(trained):
+    names = {file.name for file in trained.parent.iterdir()}
+    assert {"model.bnnp", "history.json", "history.png", "prior.png"} <= names
+    assert json.loads((trained.parent / "history.json").read_text())["steps"][-1]["step"] == 30
+    assert bnnp.load(trained).columns == {"x": ["hour"], "y": ["level"]}
+
+
+def test_predict_gives_a_table_in_the_users_units(bnnp_command, trained, tmp_path):
+    pd.DataFrame({"hour": [0.0, 12.0], "level": [600.0, 520.0]}).to_csv(tmp_path / "known.csv", index=False)
+    pd.DataFrame({"note": ["a", "b"], "hour": [6.0, 24.0]}).to_csv(tmp_path / "wanted.csv", index=False)
+    words = ["--context", tmp_path / "known.csv", "--targets", tmp_path / "wanted.csv", "--out", tmp_path / "p.csv"]
+    code, out, err = bnnp_command("predict", trained, *words)
+    assert code == 0, err
+    assert "wrote" in out
+    table = pd.read_csv(tmp_path / "p.csv")
+    assert list(table.columns[:2]) == ["note", "hour"]
+    assert (table["level_q05"] < table["level_q50"]).all()
+    assert (table["level_q50"] < table["level_q95"]).all()
+    assert table["level_mean"].between(300, 900).all()
+    model = bnnp.load(trained)
+    direct = model.condition([[0.0], [12.0]], [[600.0], [520.0]]).predict([[6.0], [24.0]])
+    np.testing.assert_allclose(table["level_mean"], direct.mean[:, 0])
+
+
+def test_predict_keeps_several_data_sets_apart(bnnp_command, trained, tmp_path):
+    known = pd.DataFrame({"who": ["a", "b"], "hour": [1.0, 1.0], "level": [650.0, 510.0]})
+    known.to_csv(tmp_path / "known.csv", index=False)
+    wanted = pd.DataFrame({"who": ["b", "a", "new"], "hour": [1.0, 1.0, 1.0]})
+    wanted.to_csv(tmp_path / "wanted.csv", index=False)
+    words = ["--context", tmp_path / "known.csv", "--targets", tmp_path / "wanted.csv", "--out", tmp_path / "p.csv"]
+    code, _, err = bnnp_command("predict", trained, *words, "--task", "who")
+    assert code == 0, err
+    table = pd.read_csv(tmp_path / "p.csv").set_index("who")
+    model = bnnp.load(trained)
+    for who, level in (("a", [650.0]), ("b", [510.0]), ("new", [])):
+        expected = model.condition([[1.0]] * len(level), [[v] for v in level]).predict([[1.0]]).mean.item()
+        assert table.loc[who, "level_mean"] == pytest.approx(expected)
+
+
+def test_evaluate_prints_scores_and_writes_json(bnnp_command, trained, trial, tmp_path):
+    words = ["--task", "subject", "--samples", 50, "--out", tmp_path / "scores.json"]
+    code, out, err = bnnp_command("evaluate", trained, trial, *words)
+    assert code == 0, err
+    assert "pooled_lppd@50" in out
+    assert json.loads((tmp_path / "scores.json").read_text())["tasks"] == 12
+
+
+def test_sample_draws_prior_functions(bnnp_command, trained, tmp_path):
+    words = ["--num", 3, "--low", 0, "--high", 24, "--points", 7, "--out", tmp_path / "f.csv"]
+    code, _, err = bnnp_command("sample", trained, *words)
+    assert code == 0, err
+    table = pd.read_csv(tmp_path / "f.csv")
+    assert list(table.columns) == ["sample", "hour", "level"]
+    assert len(table) == 21
+    assert (tmp_path / "f.png").stat().st_size > 1000
+    expected = bnnp.load(trained).prior.functions(3, 0)[2](np.linspace(0, 24, 7)[:, None])[:, 0]
+    np.testing.assert_allclose(table[table["sample"] == 2]["level"], expected)
+
+
+def test_info_tells_what_the_file_holds(bnnp_command, trained):
+    code, out, _ = bnnp_command("info", trained)
+    assert code == 0
+    assert "1 - 8 - 1" in out
+    assert "hour" in out
+
+
+def test_training_on_a_synthetic_source(bnnp_command, tmp_path):
+    words = ["--source", "gp", "--hidden", "4", "--steps", 3, "--samples", 2, "--out", tmp_path / "m", "--quiet"]
+    assert bnnp_command("train", *words)[0] == 0
+
+
+def test_a_finished_run_is_not_trained_again(bnnp_command, trained, trial):
+    before = trained.read_bytes()
+    words = ["--task", "subject", "--x", "hour", "--y", "level", "--hidden", "8", "--steps", 30, "--samples", 4]
+    assert bnnp_command("train", trial, *words, "--out", trained.parent, "--quiet")[0] == 0
+    assert trained.read_bytes() == before
+
+
+TRAIN = ["--task", "subject", "--x", "hour", "--y", "level", "--hidden", "4", "--steps", 3, "--samples", 2, "--quiet"]
+BAD_TABLES = {
+    "an empty file": ("", "empty"),
+    "no rows": ("subject,hour,level\n", "no rows"),
+    "a task with one point": ("subject,hour,level\na,1,2\na,2,3\nb,1,2\n", "'b'"),
+    "an empty cell": ("subject,hour,level\na,1,2\na,2,\na,3,4\n", "'level'"),
+    "infinity": ("subject,hour,level\na,1,2\na,2,inf\na,3,4\n", "'level'"),
+    "a constant column": ("subject,hour,level\na,1,2\na,1,3\nb,1,5\nb,1,7\n", "hour"),
+    "text in a number column": ("subject,hour,level\na,1,2\na,noon,3\na,3,4\n", "noon"),
+    "an unknown column": ("subject,time,level\na,1,2\na,2,3\n", "'hour'"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_TABLES)
+def test_bad_tables_end_with_exit_code_2_and_nothing_written(bnnp_command, tmp_path, what):
+    content, named = BAD_TABLES[what]
+    (tmp_path / "bad.csv").write_text(content)
+    code, _, err = bnnp_command("train", tmp_path / "bad.csv", *TRAIN, "--out", tmp_path / "out")
+    assert code == 2
+    assert "error:" in err
+    assert named in err
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_output_folder_that_cannot_be_made(bnnp_command, trial, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = bnnp_command("train", trial, *TRAIN, "--out", tmp_path / "file" / "model")
+    assert code == 2
+    assert "cannot write" in err
+
+
+def test_full_disk_leaves_nothing_half_written(bnnp_command, trained, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    code, _, err = bnnp_command("sample", trained, "--out", tmp_path / "f.csv")
+    assert code == 2
+    assert "No space" in err
+    assert not list(tmp_path.glob("*f.csv*"))
+
+
+@pytest.mark.parametrize("content", [b"not a model", b"", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      "])
+def test_foreign_model_files(bnnp_command, tmp_path, content):
+    (tmp_path / "m.bnnp").write_bytes(content)
+    code, _, err = bnnp_command("info", tmp_path / "m.bnnp")
+    assert code == 2
+    assert "m.bnnp" in err
+
+
+def test_truncated_model_file(bnnp_command, trained):
+    trained.write_bytes(trained.read_bytes()[:-100])
+    code, _, err = bnnp_command("info", trained)
+    assert code == 2
+    assert "cut short" in err
+
+
+def test_missing_and_mismatched_inputs(bnnp_command, trained, trial, tmp_path):
+    assert bnnp_command("info", tmp_path / "nowhere.bnnp")[0] == 2
+    assert bnnp_command("info", "zoo:nonsense")[0] == 2
+    assert bnnp_command("train")[0] == 2
+    assert bnnp_command("train", trial, "--source", "gp")[0] == 2
+    assert bnnp_command("train", "--source", "nonsense", "--out", tmp_path / "x")[0] == 2
+    pd.DataFrame({"hours": [1.0], "level": [2.0]}).to_csv(tmp_path / "c.csv", index=False)
+    words = ["--context", tmp_path / "c.csv", "--targets", tmp_path / "c.csv", "--out", tmp_path / "p.csv"]
+    code, _, err = bnnp_command("predict", trained, *words)
+    assert code == 2
+    assert "'hour'" in err
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_every_verb_has_a_help_text_with_an_example(bnnp_command):
+    for verb in ("demo", "train", "predict", "evaluate", "sample", "info"):
+        code, out, _ = bnnp_command(verb, "--help")
+        assert code == 0
+        assert "Example: bnnp" in out
