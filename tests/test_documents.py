@@ -31,7 +31,7 @@ def test_the_readme_example_prints_what_the_readme_says():
 def test_files_that_documents_name_exist(document):
     text = (ROOT / document).read_text()
     named = re.findall(r"`((?:docs|tests|examples|benchmarks|src)/[\w/.]+|[A-Z]+\.(?:md|cff))`", text)
-    named += [path for path in re.findall(r"\]\(([\w/.]+)\)", text)]
+    named += re.findall(r"\]\(([\w/.]+)\)", text)
     missing = [name for name in named if not (ROOT / name).exists() and name != "src/bnnp/priors/yours.py"]
     assert not missing
 

@@ -85,11 +85,13 @@ def train(
     ] = 1.0,
     likelihood: Annotated[str, typer.Option(help="gaussian, bernoulli, or categorical.")] = "gaussian",
     noise: Annotated[float, typer.Option(help="First guess of the noise, in standardised units of y.")] = 0.1,
+    max_noise: Annotated[float | None, typer.Option(help="Upper bound of the learned noise.")] = None,
     steps: Annotated[int, typer.Option(help="Training steps.")] = 2000,
     samples: Samples = 16,
     batch_size: Annotated[int, typer.Option(help="Data sets a step.")] = 5,
     context_share: Annotated[str, typer.Option(help="Range of the share of points given as context.")] = "0.1,0.5",
     learning_rate: Annotated[str, typer.Option(help="First and last learning rate.")] = "3e-3,1e-4",
+    clip_norm: Annotated[float | None, typer.Option(help="Bound on the norm of the gradient.")] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with empty cells.")] = False,
     seed: Seed = 0,
     quiet: Quiet = False,
@@ -99,7 +101,7 @@ def train(
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """
     tasks = _training_tasks(table, source, task, x, y, drop_missing)
-    chosen, outputs = _likelihood(likelihood, noise, tasks)
+    chosen, outputs = _likelihood(likelihood, noise, max_noise, tasks)
     model = BNNP(
         tasks.in_size, outputs, _numbers(hidden, int, "hidden"), activation, prior, chosen, seed=seed
     ).set_prior_learnability(learnability)
@@ -113,6 +115,7 @@ def train(
         batch_size=batch_size,
         context_share=_pair(context_share, "context-share"),
         learning_rate=_pair(learning_rate, "learning-rate"),
+        clip_norm=clip_norm,
         prior_start=prior_start,
         checkpoint=out,
         progress=not quiet,
@@ -303,10 +306,10 @@ def _synthetic(name: str) -> TaskSource:
     return SOURCES[name]()
 
 
-def _likelihood(name: str, noise: float, tasks: TaskSource) -> tuple[Likelihood, int]:
+def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:
     """The likelihood, and the number of network outputs it needs for these tasks."""
     if name == "gaussian":
-        return Gaussian(noise), tasks.out_size
+        return Gaussian(noise, max_noise=max_noise), tasks.out_size
     if name == "bernoulli":
         return Bernoulli(), tasks.out_size
     if name == "categorical" and isinstance(tasks, Collection):

@@ -126,9 +126,11 @@ def history(record: History) -> Figure:
     for name in terms:
         smooth = frame[name].rolling(window, min_periods=1).mean()
         panels[0].plot(frame["seconds"] / 60, smooth, linewidth=1.2, label=name)
-    # The first steps are far below all others; leave them out of view.
-    low = float(np.quantile(frame[terms].to_numpy(), 0.03)) if len(frame) > 30 else None
-    panels[0].set(xlabel="minutes", ylabel="nats a task", title="objective and its terms", ylim=(low, None))
+    panels[0].set(xlabel="minutes", ylabel="nats a task", title="objective and its terms")
+    if len(frame) > 30:  # the first steps are orders of magnitude below all others: leave them out of view
+        view = frame[terms].iloc[len(frame) // 8 :].to_numpy()
+        margin = 0.1 * (np.quantile(view, 0.99) - np.quantile(view, 0.02))
+        panels[0].set_ylim(np.quantile(view, 0.02) - margin, np.quantile(view, 0.99) + margin)
     panels[0].legend(fontsize=8)
     for name in scores:
         minutes = [row["seconds"] / 60 for row in record.evaluations]

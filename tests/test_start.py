@@ -1,0 +1,78 @@
+"""Where a learnable prior starts."""
+
+import numpy as np
+import pytest
+import torch
+
+import bnnp
+from bnnp.priors import PRIORS
+from bnnp.priors.start import FIRST_SCALE, SLOPE, spread
+
+
+def started(prior: str, in_size: int = 1, share: float = 1.0, hidden=(6, 5)) -> tuple[bnnp.BNNP, torch.Tensor]:
+    model = bnnp.BNNP(in_size, 2, hidden, prior=prior).set_prior_learnability(share)
+    generator = torch.Generator().manual_seed(0)
+    x = 3 + 2 * torch.rand(400, in_size, generator=generator)
+    spread(model.prior, x, torch.tensor([0.5, 4.0]), generator)
+    return model, x
+
+
+def mean_weights(model: bnnp.BNNP) -> list[torch.Tensor]:
+    """Every layer's mean; with no correlation between layers the whitened weights before it do not matter."""
+    zeros, means = [], []
+    for layer in range(model.network.num_layers):
+        means.append(model.prior.from_units(layer, model.prior.layer(layer, zeros).mean)[0, 0].detach())
+        zeros.append(torch.zeros(1, 1, *model.prior.unit_shape(layer)))
+    return means
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_first_layer_bends_at_quantiles_of_the_inputs(prior):
+    model, x = started(prior)
+    slope, bias = mean_weights(model)[0]
+    bends = -bias / slope
+    levels = (torch.arange(6) + 0.5) / 6
+    torch.testing.assert_close(bends, torch.quantile(x[:, 0], levels), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(slope.abs(), torch.full((6,), SLOPE) / x.std())
+    assert slope.sign().tolist() == [1, -1, 1, -1, 1, -1]
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_every_prior_starts_at_the_same_means_and_scales(prior):
+    model, _ = started(prior)
+    reference, _ = started("factorised")
+    for mine, expected in zip(mean_weights(model), mean_weights(reference), strict=True):
+        torch.testing.assert_close(mine, expected)
+    mine, expected = (torch.cat([b.log_scale().flatten() for b in m.prior.blocks]) for m in (model, reference))
+    torch.testing.assert_close(mine, expected)
+    assert float(mine[0].detach().exp()) == pytest.approx(FIRST_SCALE)
+
+
+def test_hidden_activations_have_unit_size():
+    model, x = started("unitwise", in_size=3, hidden=(20, 15, 10))
+    h = x
+    for layer, w in enumerate(mean_weights(model)[:-1]):
+        h = model.network.features(layer, h) @ w
+        if layer > 0:
+            assert float(h.std()) == pytest.approx(1, abs=1e-3)
+
+
+def test_functions_have_the_scale_of_the_data():
+    model, x = started("unitwise", hidden=(40, 40))
+    values = model.prior.functions(500, seed=1)
+    spread_of_outputs = torch.from_numpy(np.stack([f(x[:50]) for f in values])).std((0, 1))
+    # 500 functions: a standard error of a standard deviation is 3 %; the scales differ by a factor of 8
+    torch.testing.assert_close(spread_of_outputs.float(), torch.tensor([0.5, 4.0]), rtol=0.2, atol=0)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_fixed_entries_stay_as_they_are(prior, share):
+    model, _ = started(prior, share=share)
+    count = round(share * model.network.num_weights)
+    mean = torch.cat([block.mean().flatten() for block in model.prior.blocks])
+    scale = torch.cat([block.log_scale().flatten() for block in model.prior.blocks])
+    standard = torch.cat([block.standard_log_scale.flatten() for block in model.prior.blocks])
+    assert not mean[count:].any()
+    assert torch.equal(scale[count:], standard[count:])
+    assert mean[:count].all()
