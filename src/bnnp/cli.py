@@ -91,7 +91,7 @@ def train(
     batch_size: Annotated[int, typer.Option(help="Data sets a step.")] = 5,
     context_share: Annotated[str, typer.Option(help="Range of the share of points given as context.")] = "0.1,0.5",
     learning_rate: Annotated[str, typer.Option(help="First and last learning rate.")] = "3e-3,1e-4",
-    clip_norm: Annotated[float | None, typer.Option(help="Bound on the norm of the gradient.")] = None,
+    clip_norm: Annotated[float, typer.Option(help="Bound on the norm of the gradient.")] = 200.0,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with empty cells.")] = False,
     seed: Seed = 0,
     quiet: Quiet = False,

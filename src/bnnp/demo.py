@@ -19,7 +19,7 @@ from bnnp.tasks.synthetic import sawtooth
 from bnnp.training.fit import FitResult, fit
 
 HIDDEN = (48, 48)
-STEPS = 3000
+STEPS = 2500
 SAMPLES = 8
 LEARNING_RATE = (2e-3, 1e-4)
 TABLE_COLUMNS = ("pooled_lppd", "marginal_lppd", "joint_lppd", "mae", "rmse", "crps", "coverage_90")

@@ -67,7 +67,7 @@ def fit(
     context_count: int | tuple[int, int] | None = None,
     learning_rate: tuple[float, float] = (3e-3, 1e-4),
     optimiser: Optimiser = torch.optim.Adam,
-    clip_norm: float | None = None,
+    clip_norm: float | None = 200.0,
     prior_start: str = "spread",
     evaluation: Callable[[BNNP], Mapping[str, float]] | None = None,
     evaluate_every: int = 1000,
@@ -84,7 +84,8 @@ def fit(
     context_share, context_count: size of random contexts, a number or a range; a count goes before a share.
     learning_rate: first and last value; linear in between.
     optimiser: a function of the parameters, as `torch.optim.Adam`.
-    clip_norm: bound on the norm of the gradient, if any.
+    clip_norm: bound on the norm of the gradient; None for none. One task that is predicted badly can otherwise throw
+        training back by thousands of steps.
     prior_start: "spread" starts a learnable prior that is still the standard one as a random network whose features are
         spread over the inputs (see `docs/training.md`), "standard" leaves it. A fixed or trained prior is not touched.
     evaluation: called every `evaluate_every` steps and at the end; what it returns goes into the history.
