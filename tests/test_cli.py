@@ -67,8 +67,8 @@ def test_predict_gives_a_table_in_the_users_units(bnnp_command, trained, tmp_pat
     assert "wrote" in out
     table = pd.read_csv(tmp_path / "p.csv")
     assert list(table.columns[:2]) == ["note", "hour"]
-    assert (table["level_q05"] < table["level_q50"]).all()
-    assert (table["level_q50"] < table["level_q95"]).all()
+    assert np.all(table["level_q05"] < table["level_q50"])
+    assert np.all(table["level_q50"] < table["level_q95"])
     assert table["level_mean"].between(300, 900).all()
     model = bnnp.load(trained)
     direct = model.condition([[0.0], [12.0]], [[600.0], [520.0]]).predict([[6.0], [24.0]])

@@ -6,6 +6,7 @@ import torch
 
 import bnnp
 from bnnp.priors import PRIORS
+from bnnp.priors.learnable import GaussianUnits
 from bnnp.priors.start import FIRST_SCALE, SLOPE, spread
 
 
@@ -26,6 +27,12 @@ def mean_weights(model: bnnp.BNNP) -> list[torch.Tensor]:
     return means
 
 
+def entries(model: bnnp.BNNP, name: str) -> torch.Tensor:
+    """The parameters of one kind of all weights, in the order of the weights."""
+    blocks = [block for block in model.prior.blocks if isinstance(block, GaussianUnits)]
+    return torch.cat([getattr(block, name)().flatten() for block in blocks]).detach()
+
+
 @pytest.mark.parametrize("prior", PRIORS)
 def test_first_layer_bends_at_quantiles_of_the_inputs(prior):
     model, x = started(prior)
@@ -43,9 +50,8 @@ def test_every_prior_starts_at_the_same_means_and_scales(prior):
     reference, _ = started("factorised")
     for mine, expected in zip(mean_weights(model), mean_weights(reference), strict=True):
         torch.testing.assert_close(mine, expected)
-    mine, expected = (torch.cat([b.log_scale().flatten() for b in m.prior.blocks]) for m in (model, reference))
-    torch.testing.assert_close(mine, expected)
-    assert float(mine[0].detach().exp()) == pytest.approx(FIRST_SCALE)
+    torch.testing.assert_close(entries(model, "log_scale"), entries(reference, "log_scale"))
+    assert float(entries(model, "log_scale")[0].exp()) == pytest.approx(FIRST_SCALE)
 
 
 def test_hidden_activations_have_unit_size():
@@ -70,9 +76,8 @@ def test_functions_have_the_scale_of_the_data():
 def test_fixed_entries_stay_as_they_are(prior, share):
     model, _ = started(prior, share=share)
     count = round(share * model.network.num_weights)
-    mean = torch.cat([block.mean().flatten() for block in model.prior.blocks])
-    scale = torch.cat([block.log_scale().flatten() for block in model.prior.blocks])
-    standard = torch.cat([block.standard_log_scale.flatten() for block in model.prior.blocks])
+    mean, scale = entries(model, "mean"), entries(model, "log_scale")
+    standard = entries(bnnp.BNNP(1, 2, (6, 5), prior=prior), "log_scale")
     assert not mean[count:].any()
     assert torch.equal(scale[count:], standard[count:])
     assert mean[:count].all()

@@ -2,7 +2,7 @@
 
 from bnnp import evaluation, objectives, priors, tasks
 from bnnp.evaluation import Oracle, Scores, evaluate
-from bnnp.gaussian import FactorisationError
+from bnnp.inverse import FactorisationError
 from bnnp.likelihoods import Bernoulli, Categorical, Gaussian
 from bnnp.models import BNNP, WeightPosterior, load, zoo
 from bnnp.network import Network

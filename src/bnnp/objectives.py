@@ -63,6 +63,17 @@ def kl_to_prior(inferred: Inferred) -> Float[Tensor, "tasks"]:
     return inferred.total_kl()
 
 
+def elbo_terms(
+    model: Model, inferred: Inferred, context: TaskBatch, likelihood_weight: float, kl_weight: float
+) -> dict[str, Float[Tensor, "tasks"]]:
+    """The evidence lower bound of the contexts, as `E_q[log p(Y_c | W)]` and `-KL[q || p]`."""
+    log_likelihood = model.log_likelihood(inferred.weights, context)
+    return {
+        "likelihood": likelihood_weight * expected_log_likelihood(log_likelihood),
+        "kl": -kl_weight * kl_to_prior(inferred),
+    }
+
+
 # --- the objectives --------------------------------------------------------------------------------------------------
 
 
@@ -96,14 +107,9 @@ class PPAVI(Objective):
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         inferred = model.infer(batch.context, self.num_samples, generator)
         target = model.log_likelihood(inferred.weights, batch.target)
-        context = model.log_likelihood(inferred.weights, batch.context)
-        return Terms(
-            {
-                "predictive": self.predictive_weight * log_expected_likelihood(target),
-                "likelihood": self.likelihood_weight * expected_log_likelihood(context),
-                "kl": -self.kl_weight * kl_to_prior(inferred),
-            }
-        )
+        predictive = self.predictive_weight * log_expected_likelihood(target)
+        elbo = elbo_terms(model, inferred, batch.context, self.likelihood_weight, self.kl_weight)
+        return Terms({"predictive": predictive, **elbo})
 
 
 @dataclass(frozen=True)
@@ -115,13 +121,7 @@ class AVI(Objective):
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         inferred = model.infer(batch.context, self.num_samples, generator)
-        context = model.log_likelihood(inferred.weights, batch.context)
-        return Terms(
-            {
-                "likelihood": self.likelihood_weight * expected_log_likelihood(context),
-                "kl": -self.kl_weight * kl_to_prior(inferred),
-            }
-        )
+        return Terms(elbo_terms(model, inferred, batch.context, self.likelihood_weight, self.kl_weight))
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,9 @@ class TELLAVI(Objective):
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         inferred = model.infer(batch.context, self.num_samples, generator)
         target = model.log_likelihood(inferred.weights, batch.target)
-        context = model.log_likelihood(inferred.weights, batch.context)
-        return Terms(
-            {
-                "target": self.target_weight * expected_log_likelihood(target),
-                "likelihood": self.likelihood_weight * expected_log_likelihood(context),
-                "kl": -self.kl_weight * kl_to_prior(inferred),
-            }
-        )
+        expected = self.target_weight * expected_log_likelihood(target)
+        elbo = elbo_terms(model, inferred, batch.context, self.likelihood_weight, self.kl_weight)
+        return Terms({"target": expected, **elbo})
 
 
 def _joined(batch: SplitBatch) -> TaskBatch:

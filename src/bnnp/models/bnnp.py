@@ -13,7 +13,8 @@ from torch import nn
 from bnnp import likelihoods, priors
 from bnnp._random import Seed, as_generator, normal
 from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import FactorisationError, Observations, UnitPrior, Update, UpdateNoise, condition, with_missing
+from bnnp.gaussian import Observations, UnitPrior, Update, UpdateNoise, condition, with_missing
+from bnnp.inverse import FactorisationError
 from bnnp.layers.linear import AmortisedLinear
 from bnnp.likelihoods import Gaussian, Likelihood
 from bnnp.models.posterior import WeightPosterior

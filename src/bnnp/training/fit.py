@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from bnnp._random import Seed, as_integer, child
-from bnnp.gaussian import FactorisationError
+from bnnp.inverse import FactorisationError
 from bnnp.models.bnnp import BNNP
 from bnnp.objectives import PPAVI, Objective, Terms
 from bnnp.priors.start import spread
