@@ -110,6 +110,14 @@ def test_sample_draws_prior_functions(bnnp_command, trained, tmp_path):
     np.testing.assert_allclose(table[table["sample"] == 2]["level"], expected)
 
 
+def test_the_folder_of_a_training_run_stands_for_its_model(bnnp_command, trained, tmp_path):
+    assert bnnp_command("info", trained.parent)[0] == 0
+    code, _, err = bnnp_command("sample", trained.parent, "--num", 1, "--out", tmp_path / "f.csv")
+    assert code == 0, err
+    hours = pd.read_csv(tmp_path / "f.csv")["hour"]
+    assert hours.min() < 0 < 24 < hours.max() < 30  # the training inputs' mean and two standard deviations about it
+
+
 def test_info_tells_what_the_file_holds(bnnp_command, trained):
     code, out, _ = bnnp_command("info", trained)
     assert code == 0

@@ -133,7 +133,7 @@ def train(
 
 @app.command()
 def predict(
-    model: Annotated[str, typer.Argument(help="A model file, or zoo:NAME.")],
+    model: Annotated[str, typer.Argument(help="A model file, the folder of `bnnp train`, or zoo:NAME.")],
     context: Annotated[Path, typer.Option(help="Known points of the new data set, CSV or Parquet.")],
     targets: Annotated[Path, typer.Option(help="Inputs to predict at, CSV or Parquet.")],
     out: Out = Path("predictions.csv"),
@@ -143,7 +143,7 @@ def predict(
 ) -> None:
     """Predict new points of one data set, or of several told apart by --task, in the units of the tables.
 
-    Example: bnnp predict model/model.bnnp --context known.csv --targets wanted.csv --out predictions.csv
+    Example: bnnp predict model --context known.csv --targets wanted.csv --out predictions.csv
     """
     loaded = bnnp.load(model)
     known, wanted = read_table(context), read_table(targets)
@@ -169,7 +169,7 @@ def predict(
 
 @app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A model file, or zoo:NAME.")],
+    model: Annotated[str, typer.Argument(help="A model file, the folder of `bnnp train`, or zoo:NAME.")],
     table: Annotated[Path | None, typer.Argument(help="Test data sets as a long table, CSV or Parquet.")] = None,
     task: TaskColumn = None,
     role: Annotated[
@@ -210,10 +210,12 @@ def evaluate(
 
 @app.command()
 def sample(
-    model: Annotated[str, typer.Argument(help="A model file, or zoo:NAME.")],
+    model: Annotated[str, typer.Argument(help="A model file, the folder of `bnnp train`, or zoo:NAME.")],
     num: Annotated[int, typer.Option(help="How many functions.")] = 10,
-    low: Annotated[float, typer.Option(help="Where the grid of one input starts.")] = -2.0,
-    high: Annotated[float, typer.Option(help="Where it ends.")] = 2.0,
+    low: Annotated[float | None, typer.Option(help="Where the grid of one input starts.")] = None,
+    high: Annotated[
+        float | None, typer.Option(help="Where it ends; about the range of training by default.")
+    ] = None,
     points: Annotated[int, typer.Option(help="Points of the grid.")] = 200,
     at: Annotated[Path | None, typer.Option(help="Inputs from a table, for models of several inputs.")] = None,
     out: Out = Path("prior_functions.csv"),
@@ -227,6 +229,9 @@ def sample(
     x_names, y_names = loaded.columns["x"], loaded.columns["y"]
     if at is None and len(x_names) > 1:
         raise ValueError(f"sample: this model has the inputs {', '.join(x_names)}; give a table of them with --at")
+    centre, spread = float(loaded.standardiser.x_shift[0]), float(loaded.standardiser.x_scale[0])
+    low = centre - 2 * spread if low is None else low
+    high = centre + 2 * spread if high is None else high
     if at is None and not (low < high and points >= 2):
         raise ValueError(
             f"sample: got low={low}, high={high}, points={points}; expected low < high and 2 points or more"
@@ -255,7 +260,7 @@ def sample(
 
 
 @app.command()
-def info(model: Annotated[str, typer.Argument(help="A model file, or zoo:NAME.")]) -> None:
+def info(model: Annotated[str, typer.Argument(help="A model file, the folder of `bnnp train`, or zoo:NAME.")]) -> None:
     """What a model file holds.
 
     Example: bnnp info zoo:sawtooth

@@ -20,7 +20,8 @@ def save(model: BNNP, path: str | Path) -> Path:
 
 
 def load(path: str | Path) -> BNNP:
-    """Read a model from a file, or one that ships with the package by its name, as in `bnnp.load("zoo:sawtooth")`.
+    """Read a model from a file, from the folder that `bnnp train` wrote, or by the name of one that ships with the
+    package, as in `bnnp.load("zoo:sawtooth")`.
 
     The model gives the same numbers as the one that was saved, to the last bit. Nothing in the file is executed.
     """
@@ -77,7 +78,7 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
 
 def _resolve(path: str) -> Path:
     if not path.startswith(ZOO):
-        return Path(path)
+        return Path(path) / "model.bnnp" if Path(path).is_dir() else Path(path)
     name = path.removeprefix(ZOO)
     if name not in zoo():
         raise ValueError(f"zoo model: got {name!r}, expected one of {', '.join(zoo()) or '(none are installed)'}")
