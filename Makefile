@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BNNP_DATA ?= $(wildcard ../shared/data)
-# Threads that wait without spinning: on a machine that does other work too, spinning slows training many times over.
-OMP_WAIT_POLICY ?= PASSIVE
-export BNNP_DATA OMP_WAIT_POLICY
+# Waiting threads spin for a moment only: on a machine that does other work too, long spinning slows training many times.
+GOMP_SPINCOUNT ?= 10000
+export BNNP_DATA GOMP_SPINCOUNT
 
 .PHONY: demo test slow lint docs bench clean
 

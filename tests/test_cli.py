@@ -114,7 +114,7 @@ def test_the_folder_of_a_training_run_stands_for_its_model(bnnp_command, trained
     assert bnnp_command("info", trained.parent)[0] == 0
     code, _, err = bnnp_command("sample", trained.parent, "--num", 1, "--out", tmp_path / "f.csv")
     assert code == 0, err
-    hours = pd.read_csv(tmp_path / "f.csv")["hour"]
+    hours = pd.read_csv(tmp_path / "f.csv")["hour"].to_numpy()
     assert hours.min() < 0 < 24 < hours.max() < 30  # the training inputs' mean and two standard deviations about it
 
 

@@ -17,14 +17,20 @@ def fenced(text: str, language: str) -> list[str]:
 def test_the_readme_example_prints_what_the_readme_says():
     readme = (ROOT / "README.md").read_text()
     (code,) = fenced(readme, "python")
-    said = fenced(readme.split("prints", 1)[1], "")[0]
+    said = fenced(readme.split("\nprints\n", 1)[1], "")[0]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
-    numbers = [[float(n) for n in re.findall(r"-?\d+\.\d*", text)] for text in (said, printed.getvalue())]
-    # Rounding differs between machines and grows over 400 training steps; the story does not.
-    assert numbers[1] == pytest.approx(numbers[0], abs=0.15)
-    assert [line.split()[0] for line in said.strip().splitlines()] == ["truth", "mean", "std", "prior"]
+    lines, expected = (
+        {line.split()[0]: [float(n) for n in re.findall(r"-?\d+\.\d*", line)] for line in text.strip().splitlines()}
+        for text in (printed.getvalue(), said)
+    )
+    assert list(lines) == list(expected) == ["truth", "mean", "std", "prior"]
+    assert lines["truth"] == expected["truth"]
+    # Rounding differs between machines and grows over the training steps; the story stays the same.
+    assert lines["mean"] == pytest.approx(expected["mean"], abs=0.25)
+    assert lines["std"] == pytest.approx(expected["std"], abs=0.25)
+    assert len(lines["prior"]) == len(expected["prior"]) == 4
 
 
 @pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/own_data.md"])

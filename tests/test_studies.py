@@ -36,4 +36,4 @@ def test_a_small_trial_gives_sensible_predictions_for_a_new_subject(tmp_path, mo
     error = (table["conc_mean"] - table["conc"]).abs().mean()
     baseline = (table["conc"] - table["conc"].mean()).abs().mean()
     assert error < 0.5 * baseline
-    assert ((table["conc_q05"] <= table["conc"]) & (table["conc"] <= table["conc_q95"])).mean() >= 0.6
+    assert table["conc"].between(table["conc_q05"], table["conc_q95"]).mean() >= 0.6

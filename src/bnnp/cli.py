@@ -213,9 +213,7 @@ def sample(
     model: Annotated[str, typer.Argument(help="A model file, the folder of `bnnp train`, or zoo:NAME.")],
     num: Annotated[int, typer.Option(help="How many functions.")] = 10,
     low: Annotated[float | None, typer.Option(help="Where the grid of one input starts.")] = None,
-    high: Annotated[
-        float | None, typer.Option(help="Where it ends; about the range of training by default.")
-    ] = None,
+    high: Annotated[float | None, typer.Option(help="Where it ends; about the range of training by default.")] = None,
     points: Annotated[int, typer.Option(help="Points of the grid.")] = 200,
     at: Annotated[Path | None, typer.Option(help="Inputs from a table, for models of several inputs.")] = None,
     out: Out = Path("prior_functions.csv"),

@@ -22,12 +22,7 @@ from functools import wraps
 import torch
 
 from bnnp._shapes import Float, Tensor
-from bnnp.inverse import (
-    TooLargeForFloat32,
-    function_space_inverse,
-    inverse_of_one_plus,
-    refuse_large,
-)
+from bnnp.inverse import TooLargeForFloat32, inverse_of_one_plus, refuse_large, solve_in_function_space
 
 
 @dataclass(frozen=True)
@@ -157,15 +152,14 @@ def function_space(
         nothing = noise.weights.new_zeros(phi.shape[0], 1, noise.weights.shape[-2])
         return Update(noise.weights, nothing, nothing)
     inverse_noise = seen.inverse_noise
-    covariance = prior.factor.square() if prior.is_diagonal else prior.factor @ prior.factor.mT
-    inverse, log_determinant = function_space_inverse(covariance, phi, inverse_noise)
     residual = (seen.y - _project(phi, prior.mean)) * inverse_noise
-    solved = _apply(inverse, residual)
     drawn = residual - _project(phi, prior.scale(noise.weights)) * inverse_noise - noise.points
-    correction = _back_project(phi, _apply(inverse, drawn) * inverse_noise)
-    whitened = noise.weights + prior.scale_transposed(correction)
+    covariance = prior.factor.square() if prior.is_diagonal else prior.factor @ prior.factor.mT
+    right = _columns(residual, drawn, phi.shape[1])
+    solutions, log_determinant, excess_trace = solve_in_function_space(covariance, phi, inverse_noise, right)
+    solved, drawn_solved = _from_columns(solutions)
+    whitened = noise.weights + prior.scale_transposed(_back_project(phi, drawn_solved * inverse_noise))
     quadratic = (solved * residual).sum(-1)
-    excess_trace = (inverse.diagonal(dim1=-2, dim2=-1) - 1).sum(-1)
     # |m|^2 = a^T (M - I) a with a = M^-1 r
     kl = 0.5 * (excess_trace + quadratic - solved.square().sum(-1) + log_determinant)
     return Update(whitened, kl, -0.5 * (quadratic + log_determinant))
@@ -227,6 +221,21 @@ def _project(phi: Float[Tensor, "tasks phi_samples points d"], w: Tensor) -> Ten
 def _back_project(phi: Float[Tensor, "tasks phi_samples points d"], values: Tensor) -> Tensor:
     """`phi^T values_u`: values (..., units, points) to weights (..., units, d)."""
     return values @ phi
+
+
+def _columns(
+    residual: Tensor, drawn: Tensor, phi_samples: int
+) -> Float[Tensor, "tasks phi_samples units points columns"]:
+    """The residual and the drawn residuals as right-hand sides, all samples' side by side where they share a matrix."""
+    if phi_samples == 1:
+        return torch.cat([residual.unsqueeze(-1), drawn.permute(0, 2, 3, 1).unsqueeze(1)], dim=-1)
+    return torch.stack([residual.expand(drawn.shape), drawn], dim=-1)
+
+
+def _from_columns(solutions: Tensor) -> tuple[Tensor, Tensor]:
+    if solutions.shape[1] == 1:
+        return solutions[..., 0], solutions[:, 0, ..., 1:].permute(0, 3, 1, 2)
+    return solutions[..., 0], solutions[..., 1]
 
 
 def _apply(matrix: Tensor, vectors: Tensor) -> Tensor:
