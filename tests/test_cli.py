@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import bnnp
+import bnnp.training.progress
 from bnnp import cli
 
 
@@ -128,6 +129,38 @@ def test_info_tells_what_the_file_holds(bnnp_command, trained):
 def test_training_on_a_synthetic_source(bnnp_command, tmp_path):
     words = ["--source", "gp", "--hidden", "4", "--steps", 3, "--samples", 2, "--out", tmp_path / "m", "--quiet"]
     assert bnnp_command("train", *words)[0] == 0
+
+
+def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(bnnp_command, trial, tmp_path, monkeypatch):
+    advance, calls = bnnp.training.progress.ProgressBar.advance, []
+
+    def interrupt_at_step_5(self, terms=None):
+        advance(self, terms)
+        calls.append(terms)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(bnnp.training.progress.ProgressBar, "advance", interrupt_at_step_5)
+    words = [
+        "train",
+        trial,
+        *TRAIN[:6],
+        "--hidden",
+        "4",
+        "--steps",
+        9,
+        "--samples",
+        2,
+        "--quiet",
+        "--out",
+        tmp_path / "m",
+    ]
+    code, _, err = bnnp_command(*words)
+    assert code == 130
+    assert "goes on from here" in err
+    assert bnnp_command(*words)[0] == 0
+    assert len(calls) == 9
+    assert json.loads((tmp_path / "m" / "history.json").read_text())["steps"][-1]["step"] == 9
 
 
 def test_a_finished_run_is_not_trained_again(bnnp_command, trained, trial):

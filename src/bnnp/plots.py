@@ -131,7 +131,8 @@ def history(record: History) -> Figure:
         view = frame[terms].iloc[len(frame) // 8 :].to_numpy()
         margin = 0.1 * (np.quantile(view, 0.99) - np.quantile(view, 0.02))
         panels[0].set_ylim(np.quantile(view, 0.02) - margin, np.quantile(view, 0.99) + margin)
-    panels[0].legend(fontsize=8)
+    if terms:
+        panels[0].legend(fontsize=8)
     for name in scores:
         minutes = [row["seconds"] / 60 for row in record.evaluations]
         panels[1].plot(minutes, [row[name] for row in record.evaluations], "o-", markersize=3, label=name)
