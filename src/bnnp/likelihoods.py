@@ -86,7 +86,7 @@ class Gaussian(Likelihood):
         self.max_noise = max_noise
         self.learnable = learnable
         share = start if max_noise is None else start / (max_noise - start)
-        self.raw = nn.Parameter(share.log().to(torch.get_default_dtype()), requires_grad=learnable)
+        self.raw = nn.Parameter(share.log(), requires_grad=learnable)
 
     @property
     def noise(self) -> Float[Tensor, "out"]:

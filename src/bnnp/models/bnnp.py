@@ -84,7 +84,7 @@ class BNNP(nn.Module):
         generator = as_generator(seed)
         self.network = Network((in_size, *hidden, out_size), activation)
         self.likelihood = likelihood.for_outputs(out_size)
-        self.prior = priors.by_name(prior, self.network)
+        self.prior = priors.by_name(prior, self.network, dtype)
         self.prior.link = self.likelihood.mean
         self.last_layer = last_layer
         self.inference_sees_hidden = inference_sees_hidden
@@ -288,10 +288,10 @@ class BNNP(nn.Module):
         return {**self._config, "likelihood": self.likelihood.config()}
 
 
-def from_config(config: dict) -> BNNP:
+def from_config(config: dict, dtype: torch.dtype) -> BNNP:
     arguments = dict(config)
     likelihood = likelihoods.from_config(arguments.pop("likelihood"))
-    return BNNP(**arguments, likelihood=likelihood)
+    return BNNP(**arguments, likelihood=likelihood, dtype=dtype)
 
 
 def in_canonical_order(task: Task) -> Task:

@@ -56,7 +56,8 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
     try:
         if header["class"] != "BNNP":
             raise ValueError(f"unknown kind of model {header['class']!r}")
-        model = from_config(header["config"]).to({"float32": torch.float32, "float64": torch.float64}[header["dtype"]])
+        dtype = {"float32": torch.float32, "float64": torch.float64}[header["dtype"]]
+        model = from_config(header["config"], dtype)
         model.set_prior_learnability(header["prior_learnability"])
         columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
         if {role: len(names) for role, names in columns.items()} != {"x": model.network.sizes[0], "y": model.y_size}:

@@ -1,5 +1,7 @@
 """Priors over the weights of a network, from independent weights to one covariance over all of them."""
 
+import torch
+
 from bnnp.network import Network
 from bnnp.priors import base
 from bnnp.priors.base import Prior
@@ -16,10 +18,10 @@ PRIORS: dict[str, type[Factorised] | type[Unitwise] | type[Layerwise] | type[Net
 }
 
 
-def by_name(name: str, network: Network) -> Prior:
+def by_name(name: str, network: Network, dtype: torch.dtype = torch.float32) -> Prior:
     if name not in PRIORS:
         raise ValueError(f"prior: got {name!r}, expected one of {', '.join(PRIORS)}")
-    return PRIORS[name](network)
+    return PRIORS[name](network, dtype)
 
 
 __all__ = ["PRIORS", "Factorised", "Layerwise", "Networkwise", "Prior", "Unitwise", "base", "by_name"]

@@ -129,10 +129,10 @@ class Prior(nn.Module, abc.ABC):
         return all(block.is_standard() for block in self.blocks if isinstance(block, GaussianUnits))
 
 
-def standard_variance(network: Network, layer: int, outputs: int = 1) -> Float[Tensor, "size"]:
+def standard_variance(network: Network, layer: int, dtype: torch.dtype, outputs: int = 1) -> Float[Tensor, "size"]:
     """The standard prior's variance `1/(d_in + 1)` for the weights into `outputs` units of a layer, biases included."""
     d, _ = network.weight_shapes[layer]
-    return torch.full((outputs * d,), 1 / d)
+    return torch.full((outputs * d,), 1 / d, dtype=dtype)
 
 
 def standard_normal_log_prob(v: Float[Tensor, "*batch units d"]) -> Float[Tensor, "*batch units"]:

@@ -1,5 +1,6 @@
 """Every weight independent (paper, App. B, 'Fully factorised')."""
 
+import torch
 from torch import nn
 
 from bnnp.gaussian import UnitPrior
@@ -13,10 +14,10 @@ class Factorised(Prior):
 
     couples_outputs = False
 
-    def __init__(self, network: Network):
+    def __init__(self, network: Network, dtype: torch.dtype = torch.float32):
         super().__init__(network)
         self.blocks = nn.ModuleList(
-            GaussianUnits(out, standard_variance(network, layer), correlated=False)
+            GaussianUnits(out, standard_variance(network, layer, dtype), correlated=False)
             for layer, out in enumerate(network.sizes[1:])
         )
 

@@ -1,5 +1,6 @@
 """All weights of a layer correlated, layers independent (paper, App. B, 'Layerwise full-rank Gaussian')."""
 
+import torch
 from torch import nn
 
 from bnnp.gaussian import UnitPrior
@@ -14,10 +15,10 @@ class Layerwise(Prior):
 
     couples_outputs = True
 
-    def __init__(self, network: Network):
+    def __init__(self, network: Network, dtype: torch.dtype = torch.float32):
         super().__init__(network)
         self.blocks = nn.ModuleList(
-            GaussianUnits(1, standard_variance(network, layer, out), correlated=True)
+            GaussianUnits(1, standard_variance(network, layer, dtype, out), correlated=True)
             for layer, out in enumerate(network.sizes[1:])
         )
 

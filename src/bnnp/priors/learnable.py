@@ -55,9 +55,9 @@ class GaussianUnits(nn.Module):
         super().__init__()
         (size,) = variance.shape
         self.register_buffer("standard_log_scale", (0.5 * variance.log()).expand(units, size).clone(), persistent=False)
-        self.mean = Learnable(torch.zeros(units, size))
+        self.mean = Learnable(torch.zeros(units, size, dtype=variance.dtype))
         self.log_scale = Learnable(self.standard_log_scale.clone())
-        self.lower = Learnable(torch.zeros(units, size, size)) if correlated else None
+        self.lower = Learnable(torch.zeros(units, size, size, dtype=variance.dtype)) if correlated else None
 
     def factor(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
         scale = self.log_scale().exp()

@@ -21,10 +21,12 @@ class Networkwise(Prior):
 
     couples_outputs = True
 
-    def __init__(self, network: Network):
+    def __init__(self, network: Network, dtype: torch.dtype = torch.float32):
         super().__init__(network)
         self.sizes = [d * out for d, out in network.weight_shapes]
-        variance = torch.cat([standard_variance(network, layer, out) for layer, out in enumerate(network.sizes[1:])])
+        variance = torch.cat(
+            [standard_variance(network, layer, dtype, out) for layer, out in enumerate(network.sizes[1:])]
+        )
         self.blocks = nn.ModuleList([GaussianUnits(1, variance, correlated=True)])
 
     def layer(self, index: int, earlier: Sequence[Tensor]) -> UnitPrior:

@@ -1,5 +1,6 @@
 """The weights into one unit correlated, units independent (paper, section 2.2)."""
 
+import torch
 from torch import nn
 
 from bnnp.gaussian import UnitPrior
@@ -14,10 +15,10 @@ class Unitwise(Prior):
 
     couples_outputs = False
 
-    def __init__(self, network: Network):
+    def __init__(self, network: Network, dtype: torch.dtype = torch.float32):
         super().__init__(network)
         self.blocks = nn.ModuleList(
-            GaussianUnits(out, standard_variance(network, layer), correlated=True)
+            GaussianUnits(out, standard_variance(network, layer, dtype), correlated=True)
             for layer, out in enumerate(network.sizes[1:])
         )
 
