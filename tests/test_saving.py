@@ -278,7 +278,7 @@ def test_views_of_one_tensor_are_written_apart(tmp_path):
 
 def test_the_shipped_model_loads_and_predicts():
     model = bnnp.load("zoo:sawtooth")
-    assert "sawtooth" in bnnp.zoo()
+    assert "sawtooth" in bnnp.zoo_names()
     split = bnnp.tasks.sawtooth_tests().splits[0]
     predictive = model.condition(split.context.x, split.context.y, num_samples=100).predict(split.target.x)
     assert np.abs(predictive.mean - split.target.y.numpy()).mean() < 0.1  # the process spreads over more than 0.4

@@ -4,7 +4,7 @@ from bnnp import evaluation, objectives, priors, tasks
 from bnnp.evaluation import Oracle, Scores, evaluate
 from bnnp.inverse import FactorisationError
 from bnnp.likelihoods import Bernoulli, Categorical, Gaussian
-from bnnp.models import BNNP, WeightPosterior, load, zoo
+from bnnp.models import BNNP, WeightPosterior, load, zoo_names
 from bnnp.network import Network
 from bnnp.prediction import Predictive
 from bnnp.training import FitResult, History, TrainingDiverged, fit
@@ -23,7 +23,7 @@ __all__ = [
     "BNNP",
     "WeightPosterior",
     "load",
-    "zoo",
+    "zoo_names",
     # training
     "objectives",
     "fit",

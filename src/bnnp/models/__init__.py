@@ -2,6 +2,6 @@
 
 from bnnp.models.bnnp import BNNP, InferredWeights
 from bnnp.models.posterior import WeightPosterior
-from bnnp.models.saving import load, zoo
+from bnnp.models.saving import load, zoo_names
 
-__all__ = ["BNNP", "InferredWeights", "WeightPosterior", "load", "zoo"]
+__all__ = ["BNNP", "InferredWeights", "WeightPosterior", "load", "zoo_names"]

@@ -29,7 +29,7 @@ def load(path: str | Path) -> BNNP:
     return rebuild(tensors, header, str(path))
 
 
-def zoo() -> list[str]:
+def zoo_names() -> list[str]:
     """Names of the models that ship with the package."""
     return sorted(
         file.name.removesuffix(".bnnp") for file in files("bnnp.zoo").iterdir() if file.name.endswith(".bnnp")
@@ -81,6 +81,6 @@ def _resolve(path: str) -> Path:
     if not path.startswith(ZOO):
         return Path(path) / "model.bnnp" if Path(path).is_dir() else Path(path)
     name = path.removeprefix(ZOO)
-    if name not in zoo():
-        raise ValueError(f"zoo model: got {name!r}, expected one of {', '.join(zoo()) or '(none are installed)'}")
+    if name not in zoo_names():
+        raise ValueError(f"zoo model: got {name!r}, expected one of {', '.join(zoo_names()) or '(none are installed)'}")
     return Path(str(files("bnnp.zoo") / f"{name}.bnnp"))
