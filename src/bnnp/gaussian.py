@@ -1,18 +1,19 @@
 r"""The one conjugate update that all inference in the library rests on.
 
-One unit has a prior `w ~ N(mu, L L^T)` and sees features `phi (n x d)` and pseudo-observations `y (n)` with standard
-deviations `s (n)`. Whitened, `w = mu + L v`, `A = diag(1/s) phi L` and `r = (y - phi mu)/s`, so that the prior of `v`
-is `N(0, I)` and its posterior has precision `P = I + A^T A`. With `M = I + A A^T`, `v0 ~ N(0, I_d)`, `e ~ N(0, I_n)`:
+One unit has a prior `w ~ N(mu, Sigma)`, `Sigma = L L^T`, and sees features `phi (n x d)` and pseudo-observations `y (n)`
+with standard deviations `s (n)`. With `D = diag(1/s)`, `r = D (y - phi mu)`, `A = D phi L`, `v0 ~ N(0, I_d)`,
+`e ~ N(0, I_n)`:
 
-    sample    v = P^-1 (v0 + A^T (r - e))               = v0 + A^T M^-1 (r - A v0 - e)
-    mean      m = P^-1 A^T r                            = A^T M^-1 r
-    KL          = (tr P^-1 - d + |m|^2 + logdet P)/2    = (tr M^-1 - n + |m|^2 + logdet M)/2
-    evidence    = -(r^T M^-1 r + logdet M)/2              (up to the terms of the noise alone)
+    function space, M = I + D phi Sigma phi^T D         weight space, Q = Sigma^-1 + phi^T D^2 phi
+    sample    w - mu = L v0 + Sigma phi^T D M^-1 (r - A v0 - e)    = Q^-1 (L^-T v0 + phi^T D (r - e))
+    mean      m = Sigma phi^T D M^-1 r                              = Q^-1 phi^T D r
+    KL        (tr M^-1 - n + |L^-1 m|^2 + log|M|)/2     (tr(Sigma^-1 Q^-1) - d + |L^-1 m|^2 + log|Sigma Q|)/2
+    evidence  -(r^T M^-1 r + log|M|)/2                  -(r^T r - m^T phi^T D r + log|Sigma Q|)/2
+              (up to the terms of the noise alone)
 
-`weight_space` uses P, `function_space` uses M; `condition` takes the smaller. A point with `1/s = 0` drops out of every
-quantity exactly, so padded batches are exact. All eigenvalues of P and M are at least 1: no jitter is needed, and none
-is added. In float32 that argument fails once the largest eigenvalue approaches 1e7, and derivatives lose digits sooner,
-so updates whose trace exceeds `inverse.FLOAT32_TRACE` are carried out in float64.
+`condition` takes the form with the smaller matrix. A point with `1/s = 0` drops out of every quantity exactly, so padded
+batches are exact. No jitter is added. An update in float32 whose matrices come close to singular
+(`inverse.FLOAT32_HEALTH`) is carried out in float64.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from functools import wraps
 import torch
 
 from bnnp._shapes import Float, Tensor
-from bnnp.inverse import TooLargeForFloat32, inverse_of_one_plus, refuse_large, solve_in_function_space
+from bnnp.inverse import TooLargeForFloat32, solve_in_function_space, solve_in_weight_space
 
 
 @dataclass(frozen=True)
@@ -38,30 +39,32 @@ class UnitPrior:
 
     def scale(self, v: Float[Tensor, "... units d"]) -> Float[Tensor, "... units d"]:
         """`L v` for each unit."""
-        if self.is_diagonal:
-            return self.factor * v
-        return torch.einsum("uij,...uj->...ui", self.factor, v)
+        return _times_each(self.factor, v)
 
-    def scale_transposed(self, v: Float[Tensor, "... units d"]) -> Float[Tensor, "... units d"]:
-        """`L^T v` for each unit."""
+    def covariance(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
+        return self.factor.square() if self.is_diagonal else self.factor @ self.factor.mT
+
+    def whitener(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
+        """`L^-1` for each unit."""
         if self.is_diagonal:
-            return self.factor * v
-        return torch.einsum("uji,...uj->...ui", self.factor, v)
+            return 1 / self.factor
+        eye = torch.eye(self.factor.shape[-1], dtype=self.factor.dtype, device=self.factor.device)
+        return torch.linalg.solve_triangular(self.factor, eye.expand(self.factor.shape), upper=False)
 
     def weights(self, v: Float[Tensor, "tasks samples units d"]) -> Float[Tensor, "tasks samples units d"]:
         return self.mean + self.scale(v)
 
     def whiten(self, weights: Float[Tensor, "tasks samples units d"]) -> Float[Tensor, "tasks samples units d"]:
         """The `v` with `w = mu + L v`."""
-        centred = weights - self.mean
-        if self.is_diagonal:
-            return centred / self.factor
-        return torch.linalg.solve_triangular(self.factor, centred.unsqueeze(-1), upper=False).squeeze(-1)
+        return _whitened(weights - self.mean, self.factor)
 
     def log_determinant(self) -> Float[Tensor, ""]:
         """`log |L|`, summed over units."""
+        return self.log_determinants().sum()
+
+    def log_determinants(self) -> Float[Tensor, "units"]:
         diagonal = self.factor if self.is_diagonal else self.factor.diagonal(dim1=-2, dim2=-1)
-        return diagonal.log().sum()
+        return diagonal.log().sum(-1)
 
     def to(self, dtype: torch.dtype) -> "UnitPrior":
         return UnitPrior(self.mean.to(dtype), self.factor.to(dtype))
@@ -91,17 +94,23 @@ class UpdateNoise:
 
 @dataclass(frozen=True)
 class Update:
-    """What conditioning gives: whitened samples, the KL to the prior and the log evidence of the pseudo-observations.
+    """What conditioning gives: samples `w - mu`, the KL to the prior and the log evidence of the pseudo-observations.
 
     `log_evidence` leaves out `-sum log s - n log(2 pi)/2`, which depends on the noise alone.
     """
 
-    whitened: Float[Tensor, "tasks samples units d"]
+    centred: Float[Tensor, "tasks samples units d"]
     kl: Float[Tensor, "tasks kl_samples units"]
     log_evidence: Float[Tensor, "tasks kl_samples units"]
+    factor: Float[Tensor, "units d"] | Float[Tensor, "units d d"]
+
+    @property
+    def whitened(self) -> Float[Tensor, "tasks samples units d"]:
+        """The `v` with `w = mu + L v`."""
+        return _whitened(self.centred, self.factor)
 
     def to(self, dtype: torch.dtype) -> "Update":
-        return Update(self.whitened.to(dtype), self.kl.to(dtype), self.log_evidence.to(dtype))
+        return Update(self.centred.to(dtype), self.kl.to(dtype), self.log_evidence.to(dtype), self.factor.to(dtype))
 
 
 @dataclass(frozen=True)
@@ -147,40 +156,44 @@ def _in_float64_where_needed(form: Callable[..., Update]) -> Callable[..., Updat
 def function_space(
     prior: UnitPrior, phi: Float[Tensor, "tasks phi_samples points d"], seen: Observations, noise: UpdateNoise
 ) -> Update:
-    """The update through `M = I + A A^T`, an n x n matrix a unit."""
+    """The update through `M`, an n x n matrix a unit."""
+    start = prior.scale(noise.weights)
     if phi.shape[-2] == 0:
-        nothing = noise.weights.new_zeros(phi.shape[0], 1, noise.weights.shape[-2])
-        return Update(noise.weights, nothing, nothing)
-    inverse_noise = seen.inverse_noise
-    residual = (seen.y - _project(phi, prior.mean)) * inverse_noise
-    drawn = residual - _project(phi, prior.scale(noise.weights)) * inverse_noise - noise.points
-    covariance = prior.factor.square() if prior.is_diagonal else prior.factor @ prior.factor.mT
+        nothing = start.new_zeros(phi.shape[0], 1, start.shape[-2])
+        return Update(start, nothing, nothing, prior.factor)
+    inverse_noise = seen.inverse_noise.mT
+    residual = (seen.y.mT - phi @ prior.mean.mT) * inverse_noise
+    drawn = residual - phi @ start.mT * inverse_noise - noise.points.mT
+    covariance = prior.covariance()
     right = _columns(residual, drawn, phi.shape[1])
     solutions, log_determinant, excess_trace = solve_in_function_space(covariance, phi, inverse_noise, right)
     solved, drawn_solved = _from_columns(solutions)
-    whitened = noise.weights + prior.scale_transposed(_back_project(phi, drawn_solved * inverse_noise))
-    quadratic = (solved * residual).sum(-1)
-    # |m|^2 = a^T (M - I) a with a = M^-1 r
-    kl = 0.5 * (excess_trace + quadratic - solved.square().sum(-1) + log_determinant)
-    return Update(whitened, kl, -0.5 * (quadratic + log_determinant))
+    centred = start + _times_each(covariance, (drawn_solved * inverse_noise).mT @ phi)
+    quadratic = (solved * residual).sum(-2)
+    # |L^-1 m|^2 = a^T (M - I) a with a = M^-1 r
+    kl = 0.5 * (excess_trace + quadratic - solved.square().sum(-2) + log_determinant)
+    return Update(centred, kl, -0.5 * (quadratic + log_determinant), prior.factor)
 
 
 @_in_float64_where_needed
 def weight_space(
     prior: UnitPrior, phi: Float[Tensor, "tasks phi_samples points d"], seen: Observations, noise: UpdateNoise
 ) -> Update:
-    """The update through `P = I + A^T A`, a d x d matrix a unit."""
-    natural = natural_parameters(prior.mean, phi, seen)
-    gram = whitened_precision(prior, natural.precision)
-    refuse_large(gram, "weight_space")
-    inverse, log_determinant = inverse_of_one_plus(gram)
-    shift = prior.scale_transposed(natural.shift)
-    drawn = noise.weights + shift - prior.scale_transposed(_back_project(phi, noise.points * seen.inverse_noise))
-    mean = _apply(inverse, shift)
-    excess_trace = (inverse.diagonal(dim1=-2, dim2=-1) - 1).sum(-1)
-    kl = 0.5 * (excess_trace + mean.square().sum(-1) + log_determinant)
-    quadratic = natural.square - (shift * mean).sum(-1)
-    return Update(_apply(inverse, drawn), kl, -0.5 * (quadratic + log_determinant))
+    """The update through `Q`, a d x d matrix a unit."""
+    whitener = prior.whitener()
+    precision = whitener.square() if prior.is_diagonal else whitener.mT @ whitener
+    inverse_noise = seen.inverse_noise.mT
+    residual = (seen.y.mT - phi @ prior.mean.mT) * inverse_noise
+    shift = phi.mT @ (residual * inverse_noise)
+    start = _times_each(whitener if prior.is_diagonal else whitener.mT, noise.weights).mT
+    drawn = start + shift - phi.mT @ (noise.points.mT * inverse_noise)
+    right = _columns(shift, drawn, phi.shape[1])
+    solutions, log_determinant, excess_trace = solve_in_weight_space(precision, phi, inverse_noise, right)
+    mean, centred = _from_columns(solutions)
+    log_determinant = log_determinant + 2 * prior.log_determinants()
+    kl = 0.5 * (excess_trace + _times_each(whitener, mean.mT).square().sum(-1) + log_determinant)
+    quadratic = residual.square().sum(-2) - (shift * mean).sum(-2)
+    return Update(centred.mT, kl, -0.5 * (quadratic + log_determinant), prior.factor)
 
 
 def natural_parameters(
@@ -190,16 +203,19 @@ def natural_parameters(
 ) -> NaturalParameters:
     """What a set of points adds to the natural parameters of every unit. `O(n d^2)` a unit."""
     precision = phi.mT.unsqueeze(-3) @ (seen.inverse_noise.square().unsqueeze(-1) * phi.unsqueeze(-3))
-    residual = (seen.y - _project(phi, mean)) * seen.inverse_noise
-    return NaturalParameters(precision, _back_project(phi, residual * seen.inverse_noise), residual.square().sum(-1))
+    residual = (seen.y - mean @ phi.mT) * seen.inverse_noise
+    return NaturalParameters(precision, (residual * seen.inverse_noise) @ phi, residual.square().sum(-1))
 
 
 def posterior_moments(
     prior: UnitPrior, natural: NaturalParameters
 ) -> tuple[Float[Tensor, "tasks samples units d"], Float[Tensor, "tasks samples units d d"]]:
     """Mean and covariance of every unit's posterior, in full. For inspection: sampling needs neither."""
-    inverse, _ = inverse_of_one_plus(whitened_precision(prior, natural.precision))
-    mean = prior.mean + prior.scale(_apply(inverse, prior.scale_transposed(natural.shift)))
+    size = natural.shift.shape[-1]
+    eye = torch.eye(size, dtype=natural.shift.dtype, device=natural.shift.device)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(eye + whitened_precision(prior, natural.precision)))
+    shift = _times_each(prior.factor if prior.is_diagonal else prior.factor.mT, natural.shift)
+    mean = prior.mean + prior.scale((inverse @ shift.unsqueeze(-1)).squeeze(-1))
     factor = torch.diag_embed(prior.factor) if prior.is_diagonal else prior.factor
     return mean, factor @ inverse @ factor.mT
 
@@ -213,36 +229,37 @@ def whitened_precision(
     return prior.factor.mT @ precision @ prior.factor
 
 
-def _project(phi: Float[Tensor, "tasks phi_samples points d"], w: Tensor) -> Tensor:
-    """`phi w_u`: weights (..., units, d) to values (..., units, points)."""
-    return w @ phi.mT
+def _times_each(
+    matrix: Float[Tensor, "units d"] | Float[Tensor, "units d d"], v: Float[Tensor, "*batch units d"]
+) -> Float[Tensor, "*batch units d"]:
+    """A matrix a unit, or its diagonal, times a vector a unit."""
+    if matrix.ndim == 2:
+        return matrix * v
+    flat = v.flatten(0, -3).transpose(0, 1)  # (units, batch, d)
+    return (flat @ matrix.mT).transpose(0, 1).view(v.shape)
 
 
-def _back_project(phi: Float[Tensor, "tasks phi_samples points d"], values: Tensor) -> Tensor:
-    """`phi^T values_u`: values (..., units, points) to weights (..., units, d)."""
-    return values @ phi
+def _whitened(centred: Float[Tensor, "*batch units d"], factor: Tensor) -> Float[Tensor, "*batch units d"]:
+    if factor.ndim == 2:
+        return centred / factor
+    return torch.linalg.solve_triangular(factor, centred.unsqueeze(-1), upper=False).squeeze(-1)
 
 
 def _columns(
-    residual: Tensor, drawn: Tensor, phi_samples: int
-) -> Float[Tensor, "tasks phi_samples units points columns"]:
-    """The residual and the drawn residuals as right-hand sides, all samples' side by side where they share a matrix."""
+    first: Float[Tensor, "tasks samples rows units"],
+    drawn: Float[Tensor, "tasks all_samples rows units"],
+    phi_samples: int,
+) -> Float[Tensor, "tasks phi_samples rows columns units"]:
+    """Right-hand sides for the mean and for the samples: all samples' side by side where they share a matrix."""
     if phi_samples == 1:
-        return torch.cat([residual.unsqueeze(-1), drawn.permute(0, 2, 3, 1).unsqueeze(1)], dim=-1)
-    return torch.stack([residual.expand(drawn.shape), drawn], dim=-1)
+        return torch.cat([first.unsqueeze(-2), drawn.permute(0, 2, 1, 3).unsqueeze(1)], dim=-2)
+    return torch.stack([first.expand(drawn.shape), drawn], dim=-2)
 
 
 def _from_columns(solutions: Tensor) -> tuple[Tensor, Tensor]:
     if solutions.shape[1] == 1:
-        return solutions[..., 0], solutions[:, 0, ..., 1:].permute(0, 3, 1, 2)
-    return solutions[..., 0], solutions[..., 1]
-
-
-def _apply(matrix: Tensor, vectors: Tensor) -> Tensor:
-    """A matrix a unit times a vector a unit; one matrix may serve all samples."""
-    if matrix.shape[1] == 1:
-        return torch.einsum("tuij,tsuj->tsui", matrix[:, 0], vectors)
-    return (matrix @ vectors.unsqueeze(-1)).squeeze(-1)
+        return solutions[..., 0, :], solutions[:, 0, :, 1:].transpose(1, 2)
+    return solutions[..., 0, :], solutions[..., 1, :]
 
 
 def with_missing(seen: Observations, mask: Tensor) -> Observations:

@@ -198,15 +198,17 @@ class BNNP(nn.Module):
         Cost per task and sample: `O(n d min(n, d) out + min(n, d)^3 out)` a layer; the first layer's matrices are
         shared by all samples.
         """
-        weights, kls, whitened = [], [], []
+        weights, kls = [], []
+        whitened: list[Tensor] = []
         h = context.x.unsqueeze(1)
         for layer in range(self.network.num_layers):
             prior = self.prior.layer(layer, whitened)
             phi, seen = self._evidence(layer, context, h)
             draws = self._draws(layer, phi, num_samples, random)
             update = self._update(layer, prior, phi, seen, draws)
-            whitened.append(update.whitened)
-            weights.append(self.prior.from_units(layer, prior.weights(update.whitened)))
+            if self.prior.couples_layers:
+                whitened.append(update.whitened)
+            weights.append(self.prior.from_units(layer, prior.mean + update.centred))
             kls.append(update.kl.sum(-1))
             h = self.network.features(layer, h) @ weights[-1]
         return InferredWeights(weights, kls)

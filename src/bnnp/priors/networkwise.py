@@ -20,6 +20,7 @@ class Networkwise(Prior):
     """
 
     couples_outputs = True
+    couples_layers = True
 
     def __init__(self, network: Network, dtype: torch.dtype = torch.float32):
         super().__init__(network)

@@ -1,0 +1,105 @@
+"""Operations on many small symmetric matrices on the CPU, by the compiled loops of `loops.py`.
+
+Matrices are packed by rows of their lower triangle, `a[i, j]` at `i (i + 1) / 2 + j`, into a *pairs* axis. Results are
+written into tensors that the caller gives.
+"""
+
+import numba
+import torch
+
+from bnnp import loops
+from bnnp._shapes import Float, Tensor
+
+LARGEST = 128
+"""Size from which LAPACK, one matrix after the other, is as fast."""
+
+
+def invert_scaled(
+    gram: Float[Tensor, "rows n n units"],
+    scale: Float[Tensor, "rows n units"],
+    right: Float[Tensor, "rows n columns units"],
+    inverse: Float[Tensor, "rows pairs units"],
+    solution: Float[Tensor, "rows n columns units"],
+    log_determinant: Float[Tensor, "rows units"],
+    excess_trace: Float[Tensor, "rows units"],
+    health: Float[Tensor, "rows units"],
+) -> None:
+    """Of `M = I + diag(s) gram diag(s)`: the packed inverse, `M^-1 right`, `log |M|`, `tr M^-1 - n`, and its health."""
+    _call(loops.invert_scaled, gram, scale, right, inverse, solution, log_determinant, excess_trace, health)
+
+
+def differentiate_scaled(
+    inverse: Float[Tensor, "rows pairs units"],
+    scale: Float[Tensor, "rows n units"],
+    right: Float[Tensor, "rows n columns units"],
+    solution: Float[Tensor, "rows n columns units"],
+    grad_solution: Float[Tensor, "rows n columns units"],
+    grad_log: Float[Tensor, "rows units"],
+    grad_trace: Float[Tensor, "rows units"],
+    grad_gram: Float[Tensor, "rows n n units"],
+    grad_scale: Float[Tensor, "rows n units"],
+    grad_right: Float[Tensor, "rows n columns units"],
+) -> None:
+    """The last three from all before: derivatives of `invert_scaled`. That of the Gram matrix is symmetric."""
+    given = (inverse, scale, right, solution, grad_solution, grad_log, grad_trace)
+    _call(loops.differentiate_scaled, *given, grad_gram, grad_scale, grad_right)
+
+
+def invert_added(
+    precision: Float[Tensor, "pairs units"],
+    gram: Float[Tensor, "rows pairs units"],
+    right: Float[Tensor, "rows d columns units"],
+    solution: Float[Tensor, "rows d columns units"],
+    log_determinant: Float[Tensor, "rows units"],
+    excess_trace: Float[Tensor, "rows units"],
+    health: Float[Tensor, "rows units"],
+) -> None:
+    """Of `Q = precision + gram`: the inverse in the place of `gram`, `Q^-1 right`, `log |Q|`,
+    `tr precision Q^-1 - d`, and its health."""
+    _call(loops.invert_added, precision, gram, right, solution, log_determinant, excess_trace, health)
+
+
+def differentiate_added(
+    precision: Float[Tensor, "pairs units"],
+    inverse: Float[Tensor, "rows pairs units"],
+    solution: Float[Tensor, "rows d columns units"],
+    grad_solution: Float[Tensor, "rows d columns units"],
+    grad_log: Float[Tensor, "rows units"],
+    grad_trace: Float[Tensor, "rows units"],
+    grad_gram: Float[Tensor, "rows pairs units"],
+    grad_right: Float[Tensor, "rows d columns units"],
+) -> None:
+    """The last two from all before: derivatives of `invert_added`, for gram as packed (each pair once)."""
+    _call(
+        loops.differentiate_added,
+        precision,
+        inverse,
+        solution,
+        grad_solution,
+        grad_log,
+        grad_trace,
+        grad_gram,
+        grad_right,
+    )
+
+
+def pair_products(phi: Float[Tensor, "rows n d"]) -> Float[Tensor, "rows n pairs"]:
+    """`phi_i phi_j` for all `j <= i`: with it the Gram matrices of all units, weighted as each wants, are one product."""
+    rows, n, d = phi.shape
+    out = phi.new_empty(rows, n, d * (d + 1) // 2)
+    _call(loops.pair_products, phi, out)
+    return out
+
+
+def differentiate_pair_products(
+    phi: Float[Tensor, "rows n d"], grad: Float[Tensor, "rows n pairs"]
+) -> Float[Tensor, "rows n d"]:
+    out = torch.empty_like(phi)
+    _call(loops.differentiate_pair_products, phi, grad, out)
+    return out
+
+
+def _call(kernel, *tensors: Tensor) -> None:
+    """Run a kernel on tensors, with as many threads as torch uses."""
+    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+    kernel(*(tensor.detach().numpy() for tensor in tensors))
