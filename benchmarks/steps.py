@@ -13,6 +13,7 @@ import torch
 
 import bnnp
 from bnnp.tasks.task import SplitBatch, TaskBatch
+from bnnp.training.step import differentiate
 
 
 def batch(in_size: int, tasks: int, points: int, context: int) -> SplitBatch:
@@ -28,14 +29,14 @@ def training_step(
     in_size: int, hidden: tuple[int, ...], prior: str, samples: int, data: SplitBatch
 ) -> Callable[[], None]:
     model = bnnp.BNNP(in_size, 1, hidden, prior=prior, likelihood=bnnp.Gaussian(0.05))
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-4)
+    if prior == "factorised":
+        model.set_prior_learnability(0)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimiser = torch.optim.Adam(parameters, lr=1e-4, fused=True)
     objective = bnnp.objectives.PPAVI(samples)
-    generator = torch.Generator().manual_seed(0)
 
     def step() -> None:
-        loss = -objective(model, data, generator).total().mean()
-        optimiser.zero_grad()
-        loss.backward()
+        differentiate(model, objective, data, parameters, 0)
         optimiser.step()
 
     return step

@@ -1,8 +1,8 @@
 r"""The one conjugate update that all inference in the library rests on.
 
-One unit has a prior `w ~ N(mu, Sigma)`, `Sigma = L L^T`, and sees features `phi (n x d)` and pseudo-observations `y (n)`
-with standard deviations `s (n)`. With `D = diag(1/s)`, `r = D (y - phi mu)`, `A = D phi L`, `v0 ~ N(0, I_d)`,
-`e ~ N(0, I_n)`:
+One unit has a prior `w ~ N(mu, Sigma)`, `Sigma = L L^T`, and sees features `phi (n x d)` and pseudo-observations
+`y (n)` with standard deviations `s (n)`. With `D = diag(1/s)`, `r = D (y - phi mu)`, `A = D phi L`,
+`v0 ~ N(0, I_d)` and `e ~ N(0, I_n)`:
 
     function space, M = I + D phi Sigma phi^T D         weight space, Q = Sigma^-1 + phi^T D^2 phi
     sample    w - mu = L v0 + Sigma phi^T D M^-1 (r - A v0 - e)    = Q^-1 (L^-T v0 + phi^T D (r - e))
@@ -11,8 +11,8 @@ with standard deviations `s (n)`. With `D = diag(1/s)`, `r = D (y - phi mu)`, `A
     evidence  -(r^T M^-1 r + log|M|)/2                  -(r^T r - m^T phi^T D r + log|Sigma Q|)/2
               (up to the terms of the noise alone)
 
-`condition` takes the form with the smaller matrix. A point with `1/s = 0` drops out of every quantity exactly, so padded
-batches are exact. No jitter is added. An update in float32 whose matrices come close to singular
+`condition` takes the form with the smaller matrix. A point with `1/s = 0` drops out of every quantity exactly, so
+padded batches are exact. No jitter is added. An update in float32 whose matrices come close to singular
 (`inverse.FLOAT32_HEALTH`) is carried out in float64.
 """
 
@@ -23,7 +23,7 @@ from functools import wraps
 import torch
 
 from bnnp._shapes import Float, Tensor
-from bnnp.inverse import TooLargeForFloat32, solve_in_function_space, solve_in_weight_space
+from bnnp.inverse import TooLargeForFloat32, solve_in_function_space, solve_in_weight_space, times_each
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def function_space(
         nothing = start.new_zeros(phi.shape[0], 1, start.shape[-2])
         return Update(start, nothing, nothing, prior.factor)
     inverse_noise = seen.inverse_noise.mT
-    residual = (seen.y.mT - phi @ prior.mean.mT) * inverse_noise
+    residual = (seen.y.mT - _project(phi, prior.mean)) * inverse_noise
     drawn = residual - phi @ start.mT * inverse_noise - noise.points.mT
     covariance = prior.covariance()
     right = _columns(residual, drawn, phi.shape[1])
@@ -183,7 +183,7 @@ def weight_space(
     whitener = prior.whitener()
     precision = whitener.square() if prior.is_diagonal else whitener.mT @ whitener
     inverse_noise = seen.inverse_noise.mT
-    residual = (seen.y.mT - phi @ prior.mean.mT) * inverse_noise
+    residual = (seen.y.mT - _project(phi, prior.mean)) * inverse_noise
     shift = phi.mT @ (residual * inverse_noise)
     start = _times_each(whitener if prior.is_diagonal else whitener.mT, noise.weights).mT
     drawn = start + shift - phi.mT @ (noise.points.mT * inverse_noise)
@@ -229,14 +229,20 @@ def whitened_precision(
     return prior.factor.mT @ precision @ prior.factor
 
 
+def _project(
+    phi: Float[Tensor, "tasks phi_samples points d"], weights: Tensor
+) -> Float[Tensor, "tasks _ points units"]:
+    """`phi w_u` for each unit; a mean that all tasks and samples share makes it one plain product."""
+    return phi @ (weights[0, 0] if weights.shape[:2] == (1, 1) else weights).mT
+
+
 def _times_each(
     matrix: Float[Tensor, "units d"] | Float[Tensor, "units d d"], v: Float[Tensor, "*batch units d"]
 ) -> Float[Tensor, "*batch units d"]:
     """A matrix a unit, or its diagonal, times a vector a unit."""
     if matrix.ndim == 2:
         return matrix * v
-    flat = v.flatten(0, -3).transpose(0, 1)  # (units, batch, d)
-    return (flat @ matrix.mT).transpose(0, 1).view(v.shape)
+    return times_each(matrix, v)
 
 
 def _whitened(centred: Float[Tensor, "*batch units d"], factor: Tensor) -> Float[Tensor, "*batch units d"]:

@@ -3,17 +3,25 @@
 Arrays have the units last, which is how large products give them and what `kernels.py` wants.
 """
 
+import itertools
+
 import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
 from bnnp import kernels, lapack
 from bnnp._shapes import Float, Tensor
+from bnnp._workers import in_parallel
 
 FLOAT32_HEALTH = 1e-4
 """Least share of its diagonal element that a pivot may keep in float32; below it digits are lost to cancellation."""
 NUMBERS_AT_ONCE = 2**20
 """Numbers in the largest array of one chunk: 4 MB in float32, which the caches of two cores hold."""
+
+
+NUMBERS_A_SHARE = 2**16
+"""Work that is worth a thread: a few tenths of a millisecond."""
+MOST_SHARES = 4
 
 
 class TooLargeForFloat32(ArithmeticError):
@@ -56,6 +64,33 @@ def solve_in_weight_space(
     return _WeightSpaceSolve.apply(precision, phi, inverse_noise, right)  # pyright: ignore
 
 
+def times_each(
+    matrix: Float[Tensor, "units d d"], vectors: Float[Tensor, "tasks samples units d"]
+) -> Float[Tensor, "tasks samples units d"]:
+    """A matrix a unit times a vector a unit."""
+    return _TimesEach.apply(matrix, vectors)  # pyright: ignore
+
+
+class _TimesEach(torch.autograd.Function):
+    """As one batched product of copies: of views in this order torch makes a loop over units."""
+
+    @staticmethod
+    def forward(ctx, matrix: Tensor, vectors: Tensor):  # pyright: ignore
+        by_unit = vectors.flatten(0, 1).transpose(0, 1).contiguous()
+        ctx.save_for_backward(matrix, by_unit)
+        return (by_unit @ matrix.mT).transpose(0, 1).contiguous().view(vectors.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):  # pyright: ignore
+        matrix, by_unit = ctx.saved_tensors
+        grad_by_unit = grad.flatten(0, 1).transpose(0, 1).contiguous()
+        grad_matrix = grad_by_unit.mT @ by_unit if ctx.needs_input_grad[0] else None
+        if not ctx.needs_input_grad[1]:
+            return grad_matrix, None
+        return grad_matrix, (grad_by_unit @ matrix).transpose(0, 1).contiguous().view(grad.shape)
+
+
 class _FunctionSpaceSolve(torch.autograd.Function):
     """The features times the covariances of all units are one large product; it is made in chunks and never kept.
 
@@ -75,11 +110,23 @@ class _FunctionSpaceSolve(torch.autograd.Function):
         log_determinant, excess_trace, health = phi.new_empty(3, count, units)
 
         back_end = _back_end(n, phi.device)
-        for part in _chunks(count, n * units * max(n, d)):
-            spread = _times_covariance(rows[part], covariance)  # (rows, n, units, d)
-            gram = (rows[part] @ spread.flatten(1, 2).mT).view(-1, n, n, units)
-            outputs = (inverse, solution, log_determinant, excess_trace, health)
-            back_end.invert_scaled(gram, scale[part], columns[part], *(output[part] for output in outputs))
+        beside = None if covariance.ndim == 2 else covariance.transpose(0, 1).reshape(d, units * d)
+        outputs = (inverse, solution, log_determinant, excess_trace, health)
+
+        def work(chunks: list[slice]) -> None:
+            spread = phi.new_empty(_longest(chunks), n, units, d)
+            gram = phi.new_empty(_longest(chunks), n, n * units)
+            for part in chunks:
+                here, m = rows[part], part.stop - part.start
+                if beside is None:
+                    torch.mul(here.unsqueeze(2), covariance, out=spread[:m])
+                else:
+                    torch.mm(here.view(-1, d), beside, out=spread[:m].view(-1, units * d))
+                torch.bmm(here, spread[:m].view(m, n * units, d).mT, out=gram[:m])
+                matrices = gram[:m].view(m, n, n, units)
+                back_end.invert_scaled(matrices, scale[part], columns[part], *(output[part] for output in outputs))
+
+        in_parallel(work, _shares(count, n * units * max(n, d), phi.device))
         _check(health, batch)
         ctx.save_for_backward(covariance, rows, scale, columns, inverse, solution)
         ctx.shapes = phi.shape, inverse_noise.shape, batch
@@ -93,21 +140,34 @@ class _FunctionSpaceSolve(torch.autograd.Function):
         grads, logs, traces = _rows(grad_solution), _rows(grad_log), _rows(grad_trace)
         (count, n, d), units = rows.shape, covariance.shape[0]
         grad_rows, grad_scale, grad_right = torch.empty_like(rows), torch.empty_like(scale), torch.empty_like(columns)
-        grad_covariance = torch.zeros_like(covariance)
-
+        diagonal = covariance.ndim == 2
         back_end = _back_end(n, rows.device)
-        for part in _chunks(count, n * units * max(n, d)):
-            given = (inverse, scale, columns, solution, grads, logs, traces)
-            grad_gram = rows.new_empty(len(rows[part]), n, n, units)
-            back_end.differentiate_scaled(*(x[part] for x in given), grad_gram, grad_scale[part], grad_right[part])
-            pulled = (grad_gram.view(-1, n, n * units).mT @ rows[part]).view(-1, units, d)
-            flat = rows[part].reshape(-1, d)
-            if covariance.ndim == 2:
-                grad_covariance += (pulled * flat.unsqueeze(1)).sum(0)
-                grad_rows[part] = 2 * (pulled * covariance).sum(1).view(-1, n, d)
-            else:
-                grad_covariance += (flat.T @ pulled.flatten(1)).view(d, units, d).transpose(0, 1)
-                grad_rows[part] = (2 * (pulled.flatten(1) @ covariance.reshape(units * d, d))).view(-1, n, d)
+        given = (inverse, scale, columns, solution, grads, logs, traces)
+
+        def work(chunks: list[slice]) -> Tensor:
+            grad_gram = rows.new_empty(_longest(chunks), n, n, units)
+            pulled = rows.new_empty(_longest(chunks), n * units, d)
+            grad_covariance = rows.new_zeros((units, d) if diagonal else (d, units * d))
+            for part in chunks:
+                here, m = rows[part], part.stop - part.start
+                results = grad_gram[:m], grad_scale[part], grad_right[part]
+                back_end.differentiate_scaled(*(x[part] for x in given), *results)
+                torch.bmm(grad_gram[:m].view(m, n, n * units).mT, here, out=pulled[:m])
+                if diagonal:
+                    points = pulled[:m].view(m * n, units, d)
+                    grad_covariance += (points * here.view(m * n, 1, d)).sum(0)
+                    grad_rows[part] = (points * covariance).sum(1).view(m, n, d)
+                else:
+                    points = pulled[:m].view(m * n, units * d)
+                    torch.mm(points, covariance.view(units * d, d), out=grad_rows[part].view(m * n, d))
+                    if ctx.needs_input_grad[0]:
+                        grad_covariance.addmm_(here.view(m * n, d).T, points)
+            return grad_covariance
+
+        grad_covariance = _sum(in_parallel(work, _shares(count, n * units * max(n, d), rows.device)))
+        if not diagonal:
+            grad_covariance = grad_covariance.view(d, units, d).transpose(0, 1)
+        grad_rows *= 2
         grad_noise = grad_scale.view(*batch[:2], n, units).sum_to_size(noise_shape)
         return grad_covariance, grad_rows.view(phi_shape), grad_noise, grad_right.view(grad_solution.shape)
 
@@ -124,17 +184,22 @@ class _WeightSpaceSolve(torch.autograd.Function):
         batch = (*phi.shape[:2], precision.shape[0])
         rows, scale, columns = _rows(phi), _rows_of_noise(inverse_noise, batch), _rows(right)
         (count, n, d), units = rows.shape, precision.shape[0]
-        prior = lapack.packed((torch.diag_embed(precision) if precision.ndim == 2 else precision).unsqueeze(0))[0]
-        prior = prior.contiguous()
+        prior = (precision.mT if precision.ndim == 2 else lapack.packed(precision.unsqueeze(0))[0]).contiguous()
         inverse = phi.new_empty(count, d * (d + 1) // 2, units)
         solution = torch.empty_like(columns)
         log_determinant, excess_trace, health = phi.new_empty(3, count, units)
 
         back_end = _back_end(d, phi.device)
-        for part in _chunks(count, max(n, units) * d * (d + 1) // 2):
-            torch.bmm(back_end.pair_products(rows[part]).mT, scale[part].square(), out=inverse[part])
-            outputs = (inverse, columns, solution, log_determinant, excess_trace, health)
-            back_end.invert_added(prior, *(output[part] for output in outputs))
+        outputs = (inverse, columns, solution, log_determinant, excess_trace, health)
+
+        def work(chunks: list[slice]) -> None:
+            products = phi.new_empty(_longest(chunks), n, d * (d + 1) // 2)
+            for part in chunks:
+                pairs = back_end.pair_products(rows[part], products[: part.stop - part.start])
+                torch.bmm(pairs.mT, scale[part].square(), out=inverse[part])
+                back_end.invert_added(prior, *(output[part] for output in outputs))
+
+        in_parallel(work, _shares(count, max(n, units) * d * (d + 1) // 2, phi.device))
         _check(health, batch)
         ctx.save_for_backward(prior, rows, scale, inverse, solution)
         ctx.shapes = precision.shape, phi.shape, inverse_noise.shape, batch
@@ -146,21 +211,28 @@ class _WeightSpaceSolve(torch.autograd.Function):
         prior, rows, scale, inverse, solution = ctx.saved_tensors
         prior_shape, phi_shape, noise_shape, batch = ctx.shapes
         grads, logs, traces = _rows(grad_solution), _rows(grad_log), _rows(grad_trace)
-        (count, n, d), (pairs, units) = rows.shape, prior.shape
+        (count, n, d), (pairs, units) = rows.shape, inverse.shape[1:]
         grad_rows, grad_scale, grad_right = torch.empty_like(rows), torch.empty_like(scale), torch.empty_like(solution)
-        grad_prior, weighted = torch.zeros_like(prior), torch.zeros_like(prior)
-
         back_end = _back_end(d, rows.device)
-        for part in _chunks(count, max(n, units) * pairs):
-            grad_gram = torch.empty_like(inverse[part])
-            given = (inverse, solution, grads, logs, traces)
-            back_end.differentiate_added(prior, *(x[part] for x in given), grad_gram, grad_right[part])
-            grad_scale[part] = 2 * scale[part] * (back_end.pair_products(rows[part]) @ grad_gram)
-            grad_pairs = scale[part].square() @ grad_gram.mT
-            grad_rows[part] = back_end.differentiate_pair_products(rows[part], grad_pairs)
-            if ctx.needs_input_grad[0]:
-                grad_prior += grad_gram.sum(0)
-                weighted += (traces[part].unsqueeze(1) * inverse[part]).sum(0)
+        given = (inverse, solution, grads, logs, traces)
+
+        def work(chunks: list[slice]) -> Tensor:
+            grad_gram = rows.new_empty(_longest(chunks), pairs, units)
+            products = rows.new_empty(_longest(chunks), n, pairs)
+            grad_prior = rows.new_zeros(2, pairs, units)
+            for part in chunks:
+                grad, product = grad_gram[: part.stop - part.start], products[: part.stop - part.start]
+                back_end.differentiate_added(prior, *(x[part] for x in given), grad, grad_right[part])
+                torch.bmm(back_end.pair_products(rows[part], product), grad, out=grad_scale[part])
+                torch.bmm(scale[part].square(), grad.mT, out=product)  # derivatives of the pairs' products
+                back_end.differentiate_pair_products(rows[part], product, grad_rows[part])
+                if ctx.needs_input_grad[0]:
+                    grad_prior[0] += grad.sum(0)
+                    grad_prior[1] += (traces[part].unsqueeze(1) * inverse[part]).sum(0)
+            return grad_prior
+
+        grad_prior, weighted = _sum(in_parallel(work, _shares(count, max(n, units) * pairs, rows.device)))
+        grad_scale *= 2 * scale
         grad_noise = grad_scale.view(*batch[:2], n, units).sum_to_size(noise_shape)
         grad_precision = _whole_gradient(grad_prior, weighted, prior_shape) if ctx.needs_input_grad[0] else None
         return grad_precision, grad_rows.view(phi_shape), grad_noise, grad_right.view(grad_solution.shape)
@@ -168,11 +240,12 @@ class _WeightSpaceSolve(torch.autograd.Function):
 
 def _whole_gradient(grad_prior: Tensor, weighted: Tensor, shape: torch.Size) -> Tensor:
     """`sum E + sum t Q^-1` as matrices; `grad_prior` has each pair once and so counts it twice."""
-    twice = lapack.unpacked(grad_prior.unsqueeze(0))[0]
-    once = lapack.unpacked(weighted.unsqueeze(0))[0]
-    lapack.diagonal(twice).mul_(2)
-    whole = 0.5 * twice + once
-    return lapack.diagonal(whole) if len(shape) == 2 else whole
+    whole = lapack.unpacked((0.5 * grad_prior + weighted).unsqueeze(0))[0]
+    diagonal = lapack.diagonal(lapack.unpacked((grad_prior + weighted).unsqueeze(0))[0])
+    if len(shape) == 2:
+        return diagonal
+    lapack.diagonal(whole).copy_(diagonal)
+    return whole
 
 
 def _check(health: Float[Tensor, "rows units"], batch: tuple[int, int, int]) -> None:
@@ -205,15 +278,22 @@ def _rows_of_noise(inverse_noise: Tensor, batch: tuple[int, int, int]) -> Tensor
     return inverse_noise.expand(*batch[:2], *inverse_noise.shape[2:]).flatten(0, 1).contiguous()
 
 
-def _times_covariance(rows: Float[Tensor, "rows n d"], covariance: Tensor) -> Float[Tensor, "rows n units d"]:
-    """`phi Sigma_u` for all units at once."""
-    if covariance.ndim == 2:
-        return rows.unsqueeze(2) * covariance
-    units, d, _ = covariance.shape
-    product = rows.reshape(-1, d) @ covariance.transpose(0, 1).reshape(d, units * d)
-    return product.view(*rows.shape[:2], units, d)
-
-
-def _chunks(count: int, numbers_each: int) -> list[slice]:
+def _shares(count: int, numbers_each: int, device: torch.device) -> list[list[slice]]:
+    """Rows in chunks that stay in the cache, dealt into shares large enough for a thread."""
     size = max(1, NUMBERS_AT_ONCE // max(1, numbers_each))
-    return [slice(start, start + size) for start in range(0, count, size)]
+    shares = min(MOST_SHARES, count * numbers_each // NUMBERS_A_SHARE) if device.type == "cpu" else 1
+    shares = max(1, shares)
+    bounds = [count * share // shares for share in range(shares + 1)]
+    return [
+        [slice(start, min(start + size, last)) for start in range(first, last, size)]
+        for first, last in itertools.pairwise(bounds)
+    ]
+
+
+def _longest(chunks: list[slice]) -> int:
+    return chunks[0].stop - chunks[0].start if chunks else 0
+
+
+def _sum(parts: list[Tensor]) -> Tensor:
+    """In a fixed order, so that results do not depend on the number of threads."""
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)

@@ -4,9 +4,6 @@ Matrices are packed by rows of their lower triangle, `a[i, j]` at `i (i + 1) / 2
 written into tensors that the caller gives.
 """
 
-import numba
-import torch
-
 from bnnp import loops
 from bnnp._shapes import Float, Tensor
 
@@ -46,7 +43,7 @@ def differentiate_scaled(
 
 
 def invert_added(
-    precision: Float[Tensor, "pairs units"],
+    precision: Float[Tensor, "prior_pairs units"],
     gram: Float[Tensor, "rows pairs units"],
     right: Float[Tensor, "rows d columns units"],
     solution: Float[Tensor, "rows d columns units"],
@@ -60,7 +57,7 @@ def invert_added(
 
 
 def differentiate_added(
-    precision: Float[Tensor, "pairs units"],
+    precision: Float[Tensor, "prior_pairs units"],
     inverse: Float[Tensor, "rows pairs units"],
     solution: Float[Tensor, "rows d columns units"],
     grad_solution: Float[Tensor, "rows d columns units"],
@@ -83,23 +80,17 @@ def differentiate_added(
     )
 
 
-def pair_products(phi: Float[Tensor, "rows n d"]) -> Float[Tensor, "rows n pairs"]:
-    """`phi_i phi_j` for all `j <= i`: with it the Gram matrices of all units, weighted as each wants, are one product."""
-    rows, n, d = phi.shape
-    out = phi.new_empty(rows, n, d * (d + 1) // 2)
+def pair_products(phi: Float[Tensor, "rows n d"], out: Float[Tensor, "rows n pairs"]) -> Float[Tensor, "rows n pairs"]:
+    """`phi_i phi_j` for all `j <= i`. With it the weighted Gram matrices of all units are one product."""
     _call(loops.pair_products, phi, out)
     return out
 
 
 def differentiate_pair_products(
-    phi: Float[Tensor, "rows n d"], grad: Float[Tensor, "rows n pairs"]
-) -> Float[Tensor, "rows n d"]:
-    out = torch.empty_like(phi)
-    _call(loops.differentiate_pair_products, phi, grad, out)
-    return out
+    phi: Float[Tensor, "rows n d"], grad: Float[Tensor, "rows n pairs"], grad_phi: Float[Tensor, "rows n d"]
+) -> None:
+    _call(loops.differentiate_pair_products, phi, grad, grad_phi)
 
 
 def _call(kernel, *tensors: Tensor) -> None:
-    """Run a kernel on tensors, with as many threads as torch uses."""
-    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
     kernel(*(tensor.detach().numpy() for tensor in tensors))

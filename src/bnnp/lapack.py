@@ -48,7 +48,7 @@ def differentiate_scaled(
 
 
 def invert_added(
-    precision: Float[Tensor, "pairs units"],
+    precision: Float[Tensor, "prior_pairs units"],
     gram: Float[Tensor, "rows pairs units"],
     right: Float[Tensor, "rows d columns units"],
     solution: Float[Tensor, "rows d columns units"],
@@ -56,7 +56,7 @@ def invert_added(
     excess_trace: Float[Tensor, "rows units"],
     health: Float[Tensor, "rows units"],
 ) -> None:
-    prior = unpacked(precision.unsqueeze(0))
+    prior = _prior(precision, right.shape[1])
     whole = _invert(unpacked(gram) + prior, log_determinant, health)
     excess_trace.copy_((whole * prior).sum((-1, -2)) - whole.shape[-1])
     gram.copy_(packed(whole))
@@ -64,7 +64,7 @@ def invert_added(
 
 
 def differentiate_added(
-    precision: Float[Tensor, "pairs units"],
+    precision: Float[Tensor, "prior_pairs units"],
     inverse: Float[Tensor, "rows pairs units"],
     solution: Float[Tensor, "rows d columns units"],
     grad_solution: Float[Tensor, "rows d columns units"],
@@ -73,26 +73,26 @@ def differentiate_added(
     grad_gram: Float[Tensor, "rows pairs units"],
     grad_right: Float[Tensor, "rows d columns units"],
 ) -> None:
-    whole, prior = unpacked(inverse), unpacked(precision.unsqueeze(0))
+    whole, prior = unpacked(inverse), _prior(precision, solution.shape[1])
     h = whole @ _units_first(grad_solution)
     matrix = _matrix_gradient(whole, whole @ prior @ whole, _units_first(solution), h, grad_log, grad_trace)
     grad_gram.copy_(packed(matrix + matrix.tril(-1)))
     grad_right.copy_(_units_last(h))
 
 
-def pair_products(phi: Float[Tensor, "rows n d"]) -> Float[Tensor, "rows n pairs"]:
+def pair_products(phi: Float[Tensor, "rows n d"], out: Float[Tensor, "rows n pairs"]) -> Float[Tensor, "rows n pairs"]:
     i, j = torch.tril_indices(phi.shape[-1], phi.shape[-1], device=phi.device)
-    return phi[..., i] * phi[..., j]
+    return torch.mul(phi[..., i], phi[..., j], out=out)
 
 
 def differentiate_pair_products(
-    phi: Float[Tensor, "rows n d"], grad: Float[Tensor, "rows n pairs"]
-) -> Float[Tensor, "rows n d"]:
+    phi: Float[Tensor, "rows n d"], grad: Float[Tensor, "rows n pairs"], grad_phi: Float[Tensor, "rows n d"]
+) -> None:
     d = phi.shape[-1]
     i, j = torch.tril_indices(d, d, device=phi.device)
     lower = grad.new_zeros(*phi.shape, d)
     lower[..., i, j] = grad
-    return ((lower + lower.mT) @ phi.unsqueeze(-1)).squeeze(-1)
+    grad_phi.copy_(((lower + lower.mT) @ phi.unsqueeze(-1)).squeeze(-1))
 
 
 def diagonal(matrix: Tensor) -> Tensor:
@@ -123,6 +123,11 @@ def _invert(matrix: Tensor, log_determinant: Tensor, health: Tensor) -> Tensor:
     log_determinant.copy_(pivots.log().sum(-1))
     factor = torch.where(bad[..., None, None], torch.eye(matrix.shape[-1]).to(factor), factor)
     return torch.cholesky_inverse(factor)
+
+
+def _prior(precision: Tensor, d: int) -> Float[Tensor, "1 units d d"]:
+    whole = torch.diag_embed(precision.mT) if len(precision) == d else unpacked(precision.unsqueeze(0))[0]
+    return whole.unsqueeze(0)
 
 
 def _matrix_gradient(inverse: Tensor, squared: Tensor, x: Tensor, h: Tensor, g: Tensor, t: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ LANES = 64
 _COMPILED = {
     "cache": True,
     "nogil": True,
+    "error_model": "numpy",  # dividing by zero gives an infinity, which the caller sees, and loops stay vectorised
     "fastmath": {"contract", "nsz", "arcp", "reassoc"},  # values that are not finite must stay visible
 }
 
@@ -211,16 +212,38 @@ def _store_packed(source, target, first, lanes):
 @numba.njit(**_COMPILED)
 @no_type_check
 def _load_precision(precision, target, first, lanes):
-    """The prior precision (pairs, units) of each lane's unit, as full matrices."""
+    """The prior precision of each lane: full matrices from (pairs, units), or their diagonals from (d, units)."""
     units = precision.shape[1]
+    n = target.shape[0]
     lane = 0
     while lane < lanes:
         _, u, m = _run(lane, lanes, first, units)
-        for i in range(target.shape[0]):
-            for j in range(i + 1):
+        if precision.shape[0] == n:
+            for i in range(n):
                 for q in range(m):
-                    target[i, j, lane + q] = precision[i * (i + 1) // 2 + j, u + q]
+                    target[i, 0, lane + q] = precision[i, u + q]
+        else:
+            for i in range(n):
+                for j in range(i + 1):
+                    for q in range(m):
+                        target[i, j, lane + q] = precision[i * (i + 1) // 2 + j, u + q]
         lane += m
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _sandwich(a, p, is_diagonal, half, out):
+    """The lower triangles of `a p a`; `half` is room for `p a`."""
+    n, _, width = a.shape
+    if is_diagonal:
+        for i in range(n):
+            for j in range(n):
+                for lane in range(width):
+                    half[i, j, lane] = p[i, 0, lane] * a[i, j, lane]
+    else:
+        _mirror(p)
+        _times(p, a, half)
+    _lower_product(a, half, out)
 
 
 @numba.njit(**_COMPILED)
@@ -252,63 +275,46 @@ def _store_values(source, target, first, lanes):
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _invert_scaled_block(first, lanes, gram, scale, right, inverse, solution, log_determinant, excess_trace, health):
+def invert_scaled(gram, scale, right, inverse, solution, log_determinant, excess_trace, health):
     _, n, columns, units = right.shape
     a = np.zeros((n, n, LANES), gram.dtype)
     b = np.zeros((n, columns, LANES), gram.dtype)
     x = np.empty((n, columns, LANES), gram.dtype)
     trace = np.zeros(LANES, gram.dtype)
     good = np.empty(LANES, gram.dtype)
-    for i in range(n):
-        for lane in range(LANES):
-            a[i, i, lane] = 1
-    lane = 0
-    while lane < lanes:
-        r, u, m = _run(lane, lanes, first, units)
-        for i in range(n):
-            for j in range(i + 1):
-                for q in range(m):
-                    a[i, j, lane + q] += gram[r, i, j, u + q] * scale[r, i, u + q] * scale[r, j, u + q]
-        lane += m
-    _load_columns(right, b, first, lanes)
-    logs = _invert(a, good)
-    _mirror(a)
-    _times(a, b, x)
-    for i in range(n):
-        for lane in range(LANES):
-            trace[lane] += a[i, i, lane] - 1
-    _store_packed(a, inverse, first, lanes)
-    _store_columns(x, solution, first, lanes)
-    _store_values(logs, log_determinant, first, lanes)
-    _store_values(trace, excess_trace, first, lanes)
-    _store_values(good, health, first, lanes)
-
-
-@numba.njit(parallel=True, **_COMPILED)
-@no_type_check
-def invert_scaled(gram, scale, right, inverse, solution, log_determinant, excess_trace, health):
-    count = gram.shape[0] * gram.shape[3]
-    for block in numba.prange((count + LANES - 1) // LANES):
-        first = block * LANES
+    count = right.shape[0] * units
+    for first in range(0, count, LANES):
         lanes = min(LANES, count - first)
-        _invert_scaled_block(first, lanes, gram, scale, right, inverse, solution, log_determinant, excess_trace, health)
+        lane = 0
+        while lane < lanes:
+            r, u, m = _run(lane, lanes, first, units)
+            for i in range(n):
+                for j in range(i + 1):
+                    for q in range(m):
+                        a[i, j, lane + q] = gram[r, i, j, u + q] * scale[r, i, u + q] * scale[r, j, u + q]
+            lane += m
+        for i in range(n):
+            for lane in range(LANES):
+                a[i, i, lane] += 1
+        _load_columns(right, b, first, lanes)
+        logs = _invert(a, good)
+        _mirror(a)
+        _times(a, b, x)
+        trace[:] = 0
+        for i in range(n):
+            for lane in range(LANES):
+                trace[lane] += a[i, i, lane] - 1
+        _store_packed(a, inverse, first, lanes)
+        _store_columns(x, solution, first, lanes)
+        _store_values(logs, log_determinant, first, lanes)
+        _store_values(trace, excess_trace, first, lanes)
+        _store_values(good, health, first, lanes)
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _differentiate_scaled_block(
-    first,
-    lanes,
-    inverse,
-    scale,
-    right,
-    solution,
-    grad_solution,
-    grad_log,
-    grad_trace,
-    grad_gram,
-    grad_scale,
-    grad_right,
+def differentiate_scaled(
+    inverse, scale, right, solution, grad_solution, grad_log, grad_trace, grad_gram, grad_scale, grad_right
 ):
     _, n, columns, units = right.shape
     half = inverse.dtype.type(0.5)
@@ -321,64 +327,42 @@ def _differentiate_scaled_block(
     logs = np.zeros(LANES, inverse.dtype)
     traces = np.zeros(LANES, inverse.dtype)
     excess = np.empty((n, LANES), inverse.dtype)
-    _load_packed(inverse, a, first, lanes)
-    _load_columns(right, b, first, lanes)
-    _load_columns(solution, x, first, lanes)
-    _load_columns(grad_solution, g, first, lanes)
-    _load_values(grad_log, logs, first, lanes)
-    _load_values(grad_trace, traces, first, lanes)
-    _mirror(a)
-    _times(a, g, h)
-    _lower_product(a, a, e)
-    _matrix_gradient(a, x, h, e, logs, traces)
-    # diag(E (M - I)): E M needs no product with M, since M X = B and M H = G
-    for i in range(n):
-        for lane in range(LANES):
-            excess[i, lane] = logs[lane] - traces[lane] * a[i, i, lane] - e[i, i, lane]
-        for c in range(columns):
-            for lane in range(LANES):
-                excess[i, lane] -= half * (h[i, c, lane] * b[i, c, lane] + x[i, c, lane] * g[i, c, lane])
-    lane = 0
-    while lane < lanes:
-        r, u, m = _run(lane, lanes, first, units)
-        for i in range(n):
-            for q in range(m):
-                s = scale[r, i, u + q]
-                grad_scale[r, i, u + q] = 2 * excess[i, lane + q] / s if s > 0 else 0
-            for j in range(i + 1):
-                for q in range(m):
-                    e[i, j, lane + q] *= scale[r, i, u + q] * scale[r, j, u + q]
-                for q in range(m):
-                    grad_gram[r, i, j, u + q] = e[i, j, lane + q]
-                for q in range(m):
-                    grad_gram[r, j, i, u + q] = e[i, j, lane + q]
-        lane += m
-    _store_columns(h, grad_right, first, lanes)
-
-
-@numba.njit(parallel=True, **_COMPILED)
-@no_type_check
-def differentiate_scaled(
-    inverse, scale, right, solution, grad_solution, grad_log, grad_trace, grad_gram, grad_scale, grad_right
-):
-    count = right.shape[0] * right.shape[3]
-    for block in numba.prange((count + LANES - 1) // LANES):
-        first = block * LANES
+    count = right.shape[0] * units
+    for first in range(0, count, LANES):
         lanes = min(LANES, count - first)
-        _differentiate_scaled_block(
-            first,
-            lanes,
-            inverse,
-            scale,
-            right,
-            solution,
-            grad_solution,
-            grad_log,
-            grad_trace,
-            grad_gram,
-            grad_scale,
-            grad_right,
-        )
+        _load_packed(inverse, a, first, lanes)
+        _load_columns(right, b, first, lanes)
+        _load_columns(solution, x, first, lanes)
+        _load_columns(grad_solution, g, first, lanes)
+        _load_values(grad_log, logs, first, lanes)
+        _load_values(grad_trace, traces, first, lanes)
+        _mirror(a)
+        _times(a, g, h)
+        _lower_product(a, a, e)
+        _matrix_gradient(a, x, h, e, logs, traces)
+        # diag(E (M - I)): E M needs no product with M, since M X = B and M H = G
+        for i in range(n):
+            for lane in range(LANES):
+                excess[i, lane] = logs[lane] - traces[lane] * a[i, i, lane] - e[i, i, lane]
+            for c in range(columns):
+                for lane in range(LANES):
+                    excess[i, lane] -= half * (h[i, c, lane] * b[i, c, lane] + x[i, c, lane] * g[i, c, lane])
+        lane = 0
+        while lane < lanes:
+            r, u, m = _run(lane, lanes, first, units)
+            for i in range(n):
+                for q in range(m):
+                    s = scale[r, i, u + q]
+                    grad_scale[r, i, u + q] = 2 * excess[i, lane + q] / s if s > 0 else 0
+                for j in range(i + 1):
+                    for q in range(m):
+                        e[i, j, lane + q] *= scale[r, i, u + q] * scale[r, j, u + q]
+                    for q in range(m):
+                        grad_gram[r, i, j, u + q] = e[i, j, lane + q]
+                    for q in range(m):
+                        grad_gram[r, j, i, u + q] = e[i, j, lane + q]
+            lane += m
+        _store_columns(h, grad_right, first, lanes)
 
 
 # --- weight space: Q = precision + gram ------------------------------------------------------------------------------
@@ -386,101 +370,83 @@ def differentiate_scaled(
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _invert_added_block(first, lanes, precision, inverse, right, solution, log_determinant, trace, health):
-    _, n, columns, _ = right.shape
+def invert_added(precision, inverse, right, solution, log_determinant, trace, health):
+    _, n, columns, units = right.shape
     a = np.zeros((n, n, LANES), inverse.dtype)
-    p = np.zeros((n, n, LANES), inverse.dtype)
+    is_diagonal = precision.shape[0] == n
+    p = np.zeros((n, 1 if is_diagonal else n, LANES), inverse.dtype)
     b = np.zeros((n, columns, LANES), inverse.dtype)
     x = np.empty((n, columns, LANES), inverse.dtype)
     traces = np.zeros(LANES, inverse.dtype)
     good = np.empty(LANES, inverse.dtype)
-    _load_packed(inverse, a, first, lanes)
-    _load_precision(precision, p, first, lanes)
-    _load_columns(right, b, first, lanes)
-    for i in range(n):
-        for j in range(i + 1):
-            for lane in range(LANES):
-                a[i, j, lane] += p[i, j, lane]
-        for lane in range(lanes, LANES):
-            a[i, i, lane] = 1
-    logs = _invert(a, good)
-    for i in range(n):
-        for j in range(i):
-            for lane in range(LANES):
-                traces[lane] += 2 * a[i, j, lane] * p[i, j, lane]
-        for lane in range(LANES):
-            traces[lane] += a[i, i, lane] * p[i, i, lane] - 1
-    _mirror(a)
-    _times(a, b, x)
-    _store_packed(a, inverse, first, lanes)
-    _store_columns(x, solution, first, lanes)
-    _store_values(logs, log_determinant, first, lanes)
-    _store_values(traces, trace, first, lanes)
-    _store_values(good, health, first, lanes)
-
-
-@numba.njit(parallel=True, **_COMPILED)
-@no_type_check
-def invert_added(precision, inverse, right, solution, log_determinant, trace, health):
-    count = right.shape[0] * right.shape[3]
-    for block in numba.prange((count + LANES - 1) // LANES):
-        first = block * LANES
+    count = solution.shape[0] * units
+    for first in range(0, count, LANES):
         lanes = min(LANES, count - first)
-        _invert_added_block(first, lanes, precision, inverse, right, solution, log_determinant, trace, health)
+        _load_packed(inverse, a, first, lanes)
+        _load_precision(precision, p, first, lanes)
+        _load_columns(right, b, first, lanes)
+        for i in range(n):
+            for j in range(i if is_diagonal else 0, i + 1):
+                for lane in range(LANES):
+                    a[i, j, lane] += p[i, 0 if is_diagonal else j, lane]
+        logs = _invert(a, good)
+        traces[:] = 0
+        for i in range(n):
+            if not is_diagonal:
+                for j in range(i):
+                    for lane in range(LANES):
+                        traces[lane] += 2 * a[i, j, lane] * p[i, j, lane]
+            for lane in range(LANES):
+                traces[lane] += a[i, i, lane] * p[i, 0 if is_diagonal else i, lane] - 1
+        _mirror(a)
+        _times(a, b, x)
+        _store_packed(a, inverse, first, lanes)
+        _store_columns(x, solution, first, lanes)
+        _store_values(logs, log_determinant, first, lanes)
+        _store_values(traces, trace, first, lanes)
+        _store_values(good, health, first, lanes)
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _differentiate_added_block(
-    first, lanes, precision, inverse, solution, grad_solution, grad_log, grad_trace, grad_gram, grad_right
-):
-    _, n, columns, _ = solution.shape
+def differentiate_added(precision, inverse, solution, grad_solution, grad_log, grad_trace, grad_gram, grad_right):
+    _, n, columns, units = solution.shape
     a = np.zeros((n, n, LANES), inverse.dtype)
-    p = np.zeros((n, n, LANES), inverse.dtype)
+    is_diagonal = precision.shape[0] == n
+    p = np.zeros((n, 1 if is_diagonal else n, LANES), inverse.dtype)
     e = np.empty((n, n, LANES), inverse.dtype)
     g = np.zeros((n, columns, LANES), inverse.dtype)
     h = np.empty((n, columns, LANES), inverse.dtype)
     x = np.zeros((n, columns, LANES), inverse.dtype)
     logs = np.zeros(LANES, inverse.dtype)
     traces = np.zeros(LANES, inverse.dtype)
-    _load_packed(inverse, a, first, lanes)
-    _load_precision(precision, p, first, lanes)
-    _load_columns(solution, x, first, lanes)
-    _load_columns(grad_solution, g, first, lanes)
-    _load_values(grad_log, logs, first, lanes)
-    _load_values(grad_trace, traces, first, lanes)
-    _mirror(a)
-    _mirror(p)
-    _times(a, g, h)
     weighted = np.empty((n, n, LANES), inverse.dtype)
-    _times(p, a, weighted)
-    _lower_product(a, weighted, e)
-    _matrix_gradient(a, x, h, e, logs, traces)
-    for i in range(n):
-        for j in range(i):
-            for lane in range(LANES):
-                e[i, j, lane] *= 2
-    _store_packed(e, grad_gram, first, lanes)
-    _store_columns(h, grad_right, first, lanes)
-
-
-@numba.njit(parallel=True, **_COMPILED)
-@no_type_check
-def differentiate_added(precision, inverse, solution, grad_solution, grad_log, grad_trace, grad_gram, grad_right):
-    count = solution.shape[0] * solution.shape[3]
-    for block in numba.prange((count + LANES - 1) // LANES):
-        first = block * LANES
+    count = solution.shape[0] * units
+    for first in range(0, count, LANES):
         lanes = min(LANES, count - first)
-        _differentiate_added_block(
-            first, lanes, precision, inverse, solution, grad_solution, grad_log, grad_trace, grad_gram, grad_right
-        )
+        _load_packed(inverse, a, first, lanes)
+        _load_precision(precision, p, first, lanes)
+        _load_columns(solution, x, first, lanes)
+        _load_columns(grad_solution, g, first, lanes)
+        _load_values(grad_log, logs, first, lanes)
+        _load_values(grad_trace, traces, first, lanes)
+        _mirror(a)
+        _times(a, g, h)
+        _sandwich(a, p, is_diagonal, weighted, e)
+        _matrix_gradient(a, x, h, e, logs, traces)
+        for i in range(n):
+            for j in range(i):
+                for lane in range(LANES):
+                    e[i, j, lane] *= 2
+        _store_packed(e, grad_gram, first, lanes)
+        _store_columns(h, grad_right, first, lanes)
 
 
-@numba.njit(parallel=True, **_COMPILED)
+@numba.njit(**_COMPILED)
 @no_type_check
 def pair_products(phi, out):
     rows, n, d = phi.shape
-    for row in numba.prange(rows):
+    for row in range(rows):
         for k in range(n):
             for i in range(d):
                 start = i * (i + 1) // 2
@@ -488,11 +454,11 @@ def pair_products(phi, out):
                     out[row, k, start + j] = phi[row, k, i] * phi[row, k, j]
 
 
-@numba.njit(parallel=True, **_COMPILED)
+@numba.njit(**_COMPILED)
 @no_type_check
 def differentiate_pair_products(phi, grad, out):
     rows, n, d = phi.shape
-    for row in numba.prange(rows):
+    for row in range(rows):
         for k in range(n):
             for i in range(d):
                 start = i * (i + 1) // 2

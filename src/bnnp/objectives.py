@@ -8,7 +8,7 @@ import abc
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -31,6 +31,8 @@ class Model(Protocol):
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Inferred: ...
 
     def log_likelihood(self, weights: Sequence[Tensor], batch: TaskBatch) -> Tensor: ...
+
+    def context_log_likelihood(self, inferred: Any, context: TaskBatch) -> Tensor: ...
 
     def log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> Tensor: ...
 
@@ -67,7 +69,7 @@ def elbo_terms(
     model: Model, inferred: Inferred, context: TaskBatch, likelihood_weight: float, kl_weight: float
 ) -> dict[str, Float[Tensor, "tasks"]]:
     """The evidence lower bound of the contexts, as `E_q[log p(Y_c | W)]` and `-KL[q || p]`."""
-    log_likelihood = model.log_likelihood(inferred.weights, context)
+    log_likelihood = model.context_log_likelihood(inferred, context)
     return {
         "likelihood": likelihood_weight * expected_log_likelihood(log_likelihood),
         "kl": -kl_weight * kl_to_prior(inferred),

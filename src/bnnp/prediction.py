@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from bnnp._random import Seed, as_generator
 from bnnp._shapes import Float, Tensor
+from bnnp._workers import in_parallel
 from bnnp.likelihoods import Categorical, Likelihood
 from bnnp.network import Network
 from bnnp.tasks.standardise import Standardiser
@@ -113,11 +114,13 @@ def network_outputs(
     points = max(1, min(len(x), NUMBERS_AT_ONCE // widest))
     samples = max(1, NUMBERS_AT_ONCE // (widest * points))
     outputs = x.new_empty(weights[0].shape[0], len(x), network.sizes[-1])
+
+    def fill(corner: tuple[int, int]) -> None:
+        some, here = (slice(start, start + size) for start, size in zip(corner, (samples, points), strict=True))
+        outputs[some, here] = network([w[some] for w in weights], x[here])
+
     with torch.no_grad():
-        for k in range(0, outputs.shape[0], samples):
-            chunk = [w[k : k + samples] for w in weights]
-            for n in range(0, len(x), points):
-                outputs[k : k + samples, n : n + points] = network(chunk, x[n : n + points])
+        in_parallel(fill, [(k, n) for k in range(0, outputs.shape[0], samples) for n in range(0, len(x), points)])
     return outputs
 
 

@@ -12,6 +12,7 @@ import scoringrules
 import torch
 
 from bnnp._random import Seed, as_integer, child
+from bnnp._workers import in_parallel
 from bnnp.likelihoods import Categorical, Gaussian
 from bnnp.prediction import Predictive
 from bnnp.tasks.source import Collection, TaskSource
@@ -106,15 +107,18 @@ def evaluate(
             raise ValueError(f"{name}: got {value}, expected a positive number")
     number = as_integer(seed)
     splits = _splits(tasks, num_tasks, context_share, context_count, child(number, _SPLIT))
-    rows = []
-    for index, split in enumerate(splits):
+
+    def scores_of(index: int) -> dict[str, float]:
+        split = splits[index]
         posterior = model.condition(
             split.context.x, split.context.y, num_samples=num_samples, seed=child(number, _CONDITION, index)
         )
         predictive = posterior.predict(split.target.x)
         if noise is not None:
             predictive = with_noise(predictive, noise)
-        rows.append(score(predictive, split.target.y, seed=child(number, _OBSERVE, index)))
+        return score(predictive, split.target.y, seed=child(number, _OBSERVE, index))
+
+    rows = in_parallel(scores_of, range(len(splits)))
     return Scores(pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)]))
 
 

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from bnnp import likelihoods, priors
-from bnnp._random import Seed, as_generator, normal
+from bnnp._random import Seed, as_generator, as_integer, child, normal
 from bnnp._shapes import Float, Tensor
+from bnnp._workers import in_parallel
 from bnnp.gaussian import Observations, UnitPrior, Update, UpdateNoise, condition, with_missing
 from bnnp.inverse import FactorisationError
 from bnnp.layers.linear import AmortisedLinear
@@ -29,10 +30,14 @@ SAMPLES_AT_ONCE = 2**24
 
 @dataclass(frozen=True)
 class InferredWeights:
-    """Weight samples of every layer for a batch of tasks, and the KL of each layer's posterior to its prior."""
+    """Weight samples of every layer for a batch of tasks, and the KL of each layer's posterior to its prior.
+
+    outputs: of the network at the context's inputs, which inference has computed anyway.
+    """
 
     weights: list[Float[Tensor, "tasks samples _d _out"]]
     kl: list[Float[Tensor, "tasks _kl_samples"]]
+    outputs: Float[Tensor, "tasks samples points out"]
 
     def total_kl(self) -> Float[Tensor, "tasks"]:
         """The KL of the whole posterior: layerwise terms summed, averaged over samples of the earlier layers."""
@@ -132,12 +137,12 @@ class BNNP(nn.Module):
             raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
         task = self.checked_task(x, y)
         context = self.prepare(TaskBatch.of([in_canonical_order(task)], device=self.device))
-        generator = as_generator(seed)
+        number = as_integer(seed)
+        chunks = sample_chunks(num_samples, self._numbers_per_sample(len(task)))
         with torch.no_grad():
-            parts = [
-                self.infer(context, samples, generator)
-                for samples in sample_chunks(num_samples, self._numbers_per_sample(len(task)))
-            ]
+            parts = in_parallel(
+                lambda chunk: self.infer(context, chunk[1], child(number, chunk[0])), list(enumerate(chunks))
+            )
             weights = [torch.cat(layer, dim=1)[0] for layer in zip(*(part.weights for part in parts), strict=True)]
             kl = [
                 torch.cat([kl.expand(1, part.weights[0].shape[1]) for kl, part in zip(layer, parts, strict=True)], 1)[0]
@@ -211,7 +216,7 @@ class BNNP(nn.Module):
             weights.append(self.prior.from_units(layer, prior.mean + update.centred))
             kls.append(update.kl.sum(-1))
             h = self.network.features(layer, h) @ weights[-1]
-        return InferredWeights(weights, kls)
+        return InferredWeights(weights, kls, h)
 
     def log_density(
         self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], context: TaskBatch
@@ -238,7 +243,15 @@ class BNNP(nn.Module):
         self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], batch: TaskBatch
     ) -> Float[Tensor, "tasks samples points"]:
         """Log-density of every point under every weight sample; 0 where there is no point."""
-        outputs = self.network(weights, batch.x.unsqueeze(1))
+        return self._log_prob(self.network(weights, batch.x.unsqueeze(1)), batch)
+
+    def context_log_likelihood(
+        self, inferred: InferredWeights, context: TaskBatch
+    ) -> Float[Tensor, "tasks samples points"]:
+        """`log_likelihood` of the context that the weights were inferred from, without running the network again."""
+        return self._log_prob(inferred.outputs, context)
+
+    def _log_prob(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         return self.likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)
 
     def _evidence(self, layer: int, context: TaskBatch, h: Tensor) -> tuple[Tensor, Observations]:

@@ -20,7 +20,8 @@ class Prior(nn.Module, abc.ABC):
     """A Gaussian prior over all weights of a network, given one layer after the other.
 
     Weights come in *units* that the prior keeps independent: the outputs of a layer, or the whole layer as one unit.
-    A leaf says how (`couples_outputs`, and `couples_layers` where a layer depends on those before it), builds its parameters (`blocks`) and gives each layer's conditional (`layer`).
+    A leaf says how (`couples_outputs`, and `couples_layers` where a layer depends on those before it), builds its
+    parameters (`blocks`) and gives each layer's conditional (`layer`).
     `standardiser` and `link` carry the network's outputs to the user's units (the identity, until a model sets them).
     """
 
