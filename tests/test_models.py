@@ -238,7 +238,7 @@ def test_a_batch_is_its_tasks_one_at_a_time(member):
     for i, task in enumerate(tasks):
         own = on_points(on_tasks(noise, slice(i, i + 1)), lambda points, n=tasks[i].x.shape[0]: points[..., :n])
         row = slice(i, i + 1)
-        of_batch = InferredWeights([w[row] for w in batch.weights], [kl[row] for kl in batch.kl])
+        of_batch = InferredWeights([w[row] for w in batch.weights], [kl[row] for kl in batch.kl], batch.outputs[row])
         assert_same(of_batch, infer(model, batch_of(task), own))
 
 

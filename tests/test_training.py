@@ -243,7 +243,7 @@ def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(tmp_path):
     assert signal.getsignal(signal.SIGINT) is handler
     reference = fit(optimiser=torch.optim.Adam, record_every=1)
     assert records(result.history)["steps"] == records(reference.history)["steps"][:4]
-    after_four = fit(evaluation=Stop(KeyboardInterrupt, 1), evaluate_every=4)
+    after_four = fit(optimiser=torch.optim.Adam, evaluation=Stop(KeyboardInterrupt, 1), evaluate_every=4)
     assert same(state(result.model), state(after_four.model))
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 import bnnp
+from bnnp import bench as benchmark
 from bnnp import demo as demonstration
 from bnnp import plots
 from bnnp.files import write_atomically
@@ -255,6 +256,29 @@ def sample(
         figure = plots.functions(drawn, x[:, 0], labels=(x_names[0], y_names[0]))
         files.append(plots.save_figure(figure, out.with_suffix(".png")))
     print_files(files)
+
+
+@app.command()
+def bench(
+    setting: Annotated[list[str] | None, typer.Option("--setting", help="a, b, c or d; repeat for several.")] = None,
+    plain: Annotated[
+        Path | None, typer.Option(help="benchmarks/plain.py of the repository, to measure it too.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Repeats, of which the median counts.")] = 9,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the measurements here, as JSON.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Time a training step and a prediction in four settings, beside the limit of this machine.
+
+    Example: bnnp bench --setting a --setting b
+    """
+    names = setting or list(benchmark.SETTINGS)
+    measurements = benchmark.run(names, plain, repeats, progress=not quiet)
+    for name in names:
+        typer.echo(benchmark.SETTINGS[name].describe())
+    print_table(benchmark.table(measurements), f"Medians of {repeats} repeats, {torch.get_num_threads()} threads")
+    if out is not None:
+        print_files([write_atomically(out, benchmark.to_json(measurements))])
 
 
 @app.command()

@@ -4,6 +4,8 @@ Matrices are packed by rows of their lower triangle, `a[i, j]` at `i (i + 1) / 2
 written into tensors that the caller gives.
 """
 
+import torch
+
 from bnnp import loops
 from bnnp._shapes import Float, Tensor
 
@@ -94,3 +96,17 @@ def differentiate_pair_products(
 
 def _call(kernel, *tensors: Tensor) -> None:
     kernel(*(tensor.detach().numpy() for tensor in tensors))
+
+
+def compile_loops() -> None:
+    """Compile everything for float32 and float64, which takes a while, once for an installation and processor."""
+    for dtype in (torch.float32, torch.float64):
+        one = torch.ones(1, 1, 1, dtype=dtype)
+        column, value = one.unsqueeze(-1), one[0]
+        invert_scaled(column, one, column, *(torch.ones_like(x) for x in (one, column, value, value, value)))
+        differentiate_scaled(
+            one, one, column, column, column, value, value, *(torch.ones_like(x) for x in (column, one, column))
+        )
+        invert_added(value, *(torch.ones_like(x) for x in (one, column, column, value, value, value)))
+        differentiate_added(value, one, column, column, value, value, torch.ones_like(one), torch.ones_like(column))
+        differentiate_pair_products(one, pair_products(one, torch.ones_like(one)), torch.ones_like(one))

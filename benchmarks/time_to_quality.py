@@ -1,0 +1,125 @@
+"""Scores against seconds of training, for the library's recipe and for the paper's, on the same code.
+
+    python benchmarks/time_to_quality.py run sawtooth default --steps 10000 --out default.json
+    python benchmarks/time_to_quality.py run sawtooth paper --steps 100000 --minutes 60 --out paper.json
+    python benchmarks/time_to_quality.py draw figure.png default.json paper.json
+
+Data: sawtooth (tested on the paper's 16 sets), gp, heaviside (16 fresh tasks each), few (16 sawtooth data sets in all
+to learn from, tested on the paper's sets). Networks have two hidden layers of 48 units; scores are those of 200 weight
+samples at the learned noise. Seconds are those of training alone.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+import bnnp
+from bnnp._random import child
+from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.split import context_size, random_split
+from bnnp.tasks.task import Split
+
+ACTIVATIONS = {"sawtooth": "relu", "few": "relu", "gp": "silu", "heaviside": "tanh"}
+RECIPES = {
+    "default": {},
+    "standard-start": {"prior_start": "standard"},
+    "paper": {"prior_start": "standard", "clip_norm": None, "learning_rate": (3e-3, 5e-5)},
+}
+SAMPLES = {"paper": 32}
+
+
+def source_and_tests(data: str) -> tuple[TaskSource, Collection | list[Split]]:
+    if data in ("sawtooth", "few"):
+        endless = bnnp.tasks.sawtooth()
+        source = Collection(tuple(endless.draw(16, child(1))), ("x",), ("y",)) if data == "few" else endless
+        return source, bnnp.tasks.sawtooth_tests()
+    source = bnnp.tasks.gp(low=-4, high=4) if data == "gp" else bnnp.tasks.heaviside(noise=0.05)
+    size = context_size((0.05, 0.5))
+    return source, [random_split(task, size, child(2, i)) for i, task in enumerate(source.draw(16, child(3)))]
+
+
+def run(options: argparse.Namespace) -> None:
+    source, tests = source_and_tests(options.data)
+    model = bnnp.BNNP(1, 1, (48, 48), ACTIVATIONS[options.data], likelihood=bnnp.Gaussian(0.05), seed=options.seed)
+    started = time.perf_counter()
+    samples = options.samples or SAMPLES.get(options.recipe, 10)
+
+    def evaluation(model: bnnp.BNNP) -> dict[str, float]:
+        if time.perf_counter() - started > 60 * options.minutes:
+            raise KeyboardInterrupt  # training ends as if by hand, and keeps what it has
+        scores = bnnp.evaluate(model, tests, num_samples=200, seed=0)
+        noise = model.likelihood.noise.detach() * model.standardiser.y_scale
+        values = {name: scores[f"{name}_lppd"] for name in ("pooled", "marginal", "joint")}
+        values |= {"mae": scores["mae"], "noise": float(noise.mean())}
+        print(json.dumps({name: round(value, 4) for name, value in values.items()}), flush=True)
+        return values
+
+    result = bnnp.fit(
+        model,
+        source,
+        objective=bnnp.objectives.PPAVI(samples),
+        steps=options.steps,
+        context_share=(0.05, 0.5),
+        evaluation=evaluation,
+        evaluate_every=options.every,
+        seed=options.seed,
+        progress=options.progress,
+        **RECIPES[options.recipe],
+    )
+    record = {
+        "data": options.data,
+        "recipe": options.recipe,
+        "samples": samples,
+        "steps": options.steps,
+        "seed": options.seed,
+        "evaluations": result.history.evaluations,
+    }
+    Path(options.out).write_text(json.dumps(record, indent=1))
+
+
+def draw(options: argparse.Namespace) -> None:
+    records = [json.loads(Path(path).read_text()) for path in options.records]
+    data = list(dict.fromkeys(record["data"] for record in records))
+    figure, panels = plt.subplots(2, len(data), figsize=(4 * len(data), 6), layout="constrained", squeeze=False)
+    for column, name in enumerate(data):
+        for record in records:
+            if record["data"] == name:
+                seconds = [row["seconds"] for row in record["evaluations"]]
+                label = f"{record['recipe']}, {record['steps']:,} steps"
+                for panel, score in zip(panels[:, column], ("pooled", "mae"), strict=True):
+                    panel.semilogx(seconds, [row[score] for row in record["evaluations"]], ".-", label=label)
+        panels[0][column].set_title(name)
+        panels[1][column].set_xlabel("seconds of training")
+        panels[1][column].legend(fontsize=8)
+    panels[0][0].set_ylabel("pooled LPPD, learned noise")
+    panels[1][0].set_ylabel("mean absolute error")
+    figure.savefig(options.figure, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True)
+    runner = verbs.add_parser("run")
+    runner.add_argument("data", choices=ACTIVATIONS)
+    runner.add_argument("recipe", choices=RECIPES)
+    runner.add_argument("--steps", type=int, default=10_000)
+    runner.add_argument("--samples", type=int, default=0)
+    runner.add_argument("--minutes", type=float, default=float("inf"))
+    runner.add_argument("--every", type=int, default=500)
+    runner.add_argument("--seed", type=int, default=0)
+    runner.add_argument("--progress", action="store_true")
+    runner.add_argument("--out", required=True)
+    runner.set_defaults(call=run)
+    drawer = verbs.add_parser("draw")
+    drawer.add_argument("figure")
+    drawer.add_argument("records", nargs="+")
+    drawer.set_defaults(call=draw)
+    options = parser.parse_args()
+    options.call(options)
+
+
+if __name__ == "__main__":
+    main()
