@@ -67,6 +67,7 @@ def run(options: argparse.Namespace) -> None:
         evaluate_every=options.every,
         seed=options.seed,
         progress=options.progress,
+        checkpoint=options.checkpoint,
         **RECIPES[options.recipe],
     )
     record = {
@@ -111,6 +112,7 @@ def main() -> None:
     runner.add_argument("--every", type=int, default=500)
     runner.add_argument("--seed", type=int, default=0)
     runner.add_argument("--progress", action="store_true")
+    runner.add_argument("--checkpoint", help="folder; a run that was stopped goes on from it")
     runner.add_argument("--out", required=True)
     runner.set_defaults(call=run)
     drawer = verbs.add_parser("draw")

@@ -1,0 +1,460 @@
+"""The two back ends for many small matrices, the compiled loops and LAPACK, against one dense matrix at a time."""
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from bnnp import kernels, lapack
+from bnnp.inverse import solve_in_function_space, solve_in_weight_space
+from bnnp.loops import LANES
+
+
+@dataclass(frozen=True)
+class Shape:
+    size: int
+    rows: int
+    units: int
+    columns: int
+
+    def __str__(self):
+        return f"{self.size}-{self.rows}x{self.units}-{self.columns}columns"
+
+
+STRADDLING = Shape(3, 3, 50, 5)  # the second block of lanes begins in the second row and ends in the third
+SHAPES = [
+    Shape(1, 1, 1, 1),
+    Shape(1, 3, 50, 5),
+    Shape(3, 5, 1, 5),
+    Shape(3, 2, LANES, 1),
+    Shape(3, 1, 2 * LANES + 2, 1),
+    STRADDLING,
+    Shape(21, 4, 1, 1),
+    Shape(21, 3, 50, 5),
+]
+BACK_ENDS = [kernels, lapack]
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+every_back_end = pytest.mark.parametrize("back_end", BACK_ENDS, ids=["loops", "lapack"])
+full_and_diagonal = pytest.mark.parametrize("diagonal", [False, True], ids=["full", "diagonal"])
+
+
+def pairs(size: int) -> int:
+    return size * (size + 1) // 2
+
+
+def pair_index(size: int) -> torch.Tensor:
+    """Where element (i, j) of a symmetric matrix lies in its packed form."""
+    return torch.tensor([[pairs(max(i, j)) + min(i, j) for j in range(size)] for i in range(size)])
+
+
+def dense(packed: torch.Tensor) -> torch.Tensor:
+    """(..., pairs, units) as matrices (..., units, n, n)."""
+    size = math.isqrt(2 * packed.shape[-2])
+    return packed.mT[..., pair_index(size)]
+
+
+def packed(matrices: torch.Tensor) -> torch.Tensor:
+    """Lower triangles of (..., units, n, n) by rows, as (..., pairs, units)."""
+    size = matrices.shape[-1]
+    return torch.stack([matrices[..., i, j] for i in range(size) for j in range(i + 1)], dim=-2).contiguous()
+
+
+def units_last(columns: torch.Tensor) -> torch.Tensor:
+    return columns.permute(0, 2, 3, 1).contiguous()
+
+
+def units_first(columns: torch.Tensor) -> torch.Tensor:
+    return columns.permute(0, 3, 1, 2)
+
+
+def symmetric(matrix: torch.Tensor) -> torch.Tensor:
+    return 0.5 * (matrix + matrix.mT)
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def positive_definite(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Wishart matrices (*batch, n, n) plus half the identity."""
+    factor = normal(*shape, shape[-1], seed=seed)
+    return factor @ factor.mT / shape[-1] + 0.5 * torch.eye(shape[-1], dtype=torch.float64)
+
+
+def assert_close(actual, expected, tolerance: float = 1e-9) -> None:
+    actual, expected = (
+        {name: torch.as_tensor(x).double() for name, x in values.items()} for values in (actual, expected)
+    )
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+# --- function space --------------------------------------------------------------------------------------------------
+
+
+def scaled_problem(shape: Shape) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    gram = units_last(positive_definite(shape.rows, shape.units, shape.size))
+    scale = torch.exp(0.3 * normal(shape.rows, shape.size, shape.units, seed=1))
+    return gram, scale, normal(shape.rows, shape.size, shape.columns, shape.units, seed=2)
+
+
+def unwritten(like: torch.Tensor, *shape: int) -> torch.Tensor:
+    return like.new_full(shape, torch.nan)
+
+
+def invert_scaled(back_end: ModuleType, gram, scale, right) -> dict[str, torch.Tensor]:
+    rows, n, _, units = right.shape
+    results = {
+        "inverse": unwritten(gram, rows, pairs(n), units),
+        "solution": unwritten(gram, *right.shape),
+        "log_determinant": unwritten(gram, rows, units),
+        "excess_trace": unwritten(gram, rows, units),
+        "health": unwritten(gram, rows, units),
+    }
+    back_end.invert_scaled(gram, scale, right, *results.values())
+    return results
+
+
+def differentiate_scaled(back_end: ModuleType, inputs, grads) -> dict[str, torch.Tensor]:
+    gram, scale, right = inputs
+    found = invert_scaled(back_end, gram, scale, right)
+    results = {
+        "gram": unwritten(gram, *gram.shape),
+        "scale": unwritten(gram, *scale.shape),
+        "right": unwritten(gram, *right.shape),
+    }
+    back_end.differentiate_scaled(found["inverse"], scale, right, found["solution"], *grads, *results.values())
+    return results
+
+
+def one_by_one(matrices: np.ndarray, right: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """All results for matrices (rows, units, n, n), with `weights` in the place of the prior precision in the trace."""
+    rows, n, columns, units = right.shape
+    found = {
+        "inverse": np.empty((rows, pairs(n), units)),
+        "solution": np.empty((rows, n, columns, units)),
+        **{name: np.empty((rows, units)) for name in ("log_determinant", "excess_trace", "health")},
+    }
+    for r, u in np.ndindex(rows, units):
+        inverse = np.linalg.inv(matrices[r, u])
+        found["inverse"][r, :, u] = inverse[np.tril_indices(n)]
+        found["solution"][r, :, :, u] = inverse @ right[r, :, :, u]
+        found["log_determinant"][r, u] = np.linalg.slogdet(matrices[r, u])[1]
+        found["excess_trace"][r, u] = np.trace(weights[u] @ inverse) - n
+        pivots = np.diag(np.linalg.cholesky(matrices[r, u])) ** 2
+        found["health"][r, u] = (pivots / np.diag(matrices[r, u])).min()
+    return found
+
+
+def scaled_matrices(gram: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    s = scale.mT
+    return s.unsqueeze(-1) * units_first(gram) * s.unsqueeze(-2) + torch.eye(gram.shape[1], dtype=gram.dtype)
+
+
+def dense_solve(matrices: torch.Tensor, right: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Solution, log-determinant and excess trace by formulas that torch differentiates itself."""
+    inverse = torch.linalg.inv(matrices)
+    trace = (weights @ inverse).diagonal(dim1=-2, dim2=-1).sum(-1) - right.shape[1]
+    return units_last(inverse @ units_first(right)), torch.linalg.slogdet(matrices).logabsdet, trace
+
+
+@every_back_end
+@every_shape
+def test_scaled_matrices_are_inverted(shape, back_end):
+    gram, scale, right = scaled_problem(shape)
+    eye = np.broadcast_to(np.eye(shape.size), (shape.units, shape.size, shape.size))
+    expected = one_by_one(scaled_matrices(gram, scale).numpy(), right.numpy(), eye)
+    assert_close(invert_scaled(back_end, gram, scale, right), expected)
+
+
+@every_back_end
+@every_shape
+def test_derivatives_of_scaled_matrices_are_those_of_a_dense_inverse(shape, back_end):
+    inputs = scaled_problem(shape)
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    outputs = dense_solve(scaled_matrices(*leaves[:2]), leaves[2], torch.eye(shape.size, dtype=torch.float64))
+    grads = [normal(*output.shape, seed=3 + k) for k, output in enumerate(outputs)]
+    gram, scale, right = torch.autograd.grad(outputs, leaves, grads)
+    expected = {"gram": units_last(symmetric(units_first(gram))), "scale": scale, "right": right}
+    assert_close(differentiate_scaled(back_end, inputs, grads), expected)
+
+
+@every_back_end
+def test_absent_points_have_no_derivative_and_change_no_other(back_end):
+    gram, scale, right = scaled_problem(STRADDLING)
+    scale[:, 1], right[:, 1] = 0, 0
+    present = [0, 2]
+    grads = [normal(*right.shape, seed=3), *normal(2, STRADDLING.rows, STRADDLING.units, seed=4)]
+    found = differentiate_scaled(back_end, (gram, scale, right), grads)
+    assert not found["scale"][:, 1].any()
+    assert not found["gram"][:, 1].any()
+    assert not found["gram"][:, :, 1].any()
+    whole = {**found, "gram": found["gram"][:, :, present]}
+    smaller = [gram[:, present][:, :, present], scale[:, present], right[:, present]]
+    without = differentiate_scaled(back_end, smaller, [grads[0][:, present], *grads[1:]])
+    assert_close({name: values[:, present] for name, values in whole.items()}, without)
+
+
+# --- weight space ----------------------------------------------------------------------------------------------------
+
+
+def added_problem(shape: Shape, diagonal: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    gram = packed(positive_definite(shape.rows, shape.units, shape.size))
+    right = normal(shape.rows, shape.size, shape.columns, shape.units, seed=2)
+    if diagonal:
+        return torch.exp(0.3 * normal(shape.size, shape.units, seed=1)), gram, right
+    return packed(positive_definite(shape.units, shape.size, seed=1)), gram, right
+
+
+def precisions(precision: torch.Tensor, diagonal: bool) -> torch.Tensor:
+    return torch.diag_embed(precision.mT) if diagonal else dense(precision)
+
+
+def invert_added(back_end: ModuleType, precision, gram, right) -> dict[str, torch.Tensor]:
+    rows, units = gram.shape[0], gram.shape[2]
+    results = {
+        "inverse": gram.clone(),
+        "solution": unwritten(gram, *right.shape),
+        "log_determinant": unwritten(gram, rows, units),
+        "excess_trace": unwritten(gram, rows, units),
+        "health": unwritten(gram, rows, units),
+    }
+    inverse, *others = results.values()
+    back_end.invert_added(precision, inverse, right, *others)
+    return results
+
+
+def differentiate_added(back_end: ModuleType, inputs, grads) -> dict[str, torch.Tensor]:
+    precision, gram, right = inputs
+    found = invert_added(back_end, precision, gram, right)
+    results = {"gram": unwritten(gram, *gram.shape), "right": unwritten(gram, *right.shape)}
+    back_end.differentiate_added(precision, found["inverse"], found["solution"], *grads, *results.values())
+    return results
+
+
+@every_back_end
+@full_and_diagonal
+@every_shape
+def test_added_matrices_are_inverted(shape, diagonal, back_end):
+    precision, gram, right = added_problem(shape, diagonal)
+    prior = precisions(precision, diagonal)
+    expected = one_by_one((prior + dense(gram)).numpy(), right.numpy(), prior.numpy())
+    assert_close(invert_added(back_end, precision, gram, right), expected)
+
+
+@every_back_end
+@full_and_diagonal
+@every_shape
+def test_derivatives_of_added_matrices_are_those_of_a_dense_inverse(shape, diagonal, back_end):
+    precision, gram, right = added_problem(shape, diagonal)
+    prior = precisions(precision, diagonal)
+    leaves = [x.clone().requires_grad_() for x in (gram, right)]
+    outputs = dense_solve(prior + dense(leaves[0]), leaves[1], prior)
+    grads = [normal(*output.shape, seed=3 + k) for k, output in enumerate(outputs)]
+    expected = dict(zip(("gram", "right"), torch.autograd.grad(outputs, leaves, grads), strict=True))
+    assert_close(differentiate_added(back_end, (precision, gram, right), grads), expected)
+
+
+# --- products of pairs -----------------------------------------------------------------------------------------------
+
+
+@every_back_end
+@pytest.mark.parametrize("size", [1, 3, 21])
+def test_pair_products_and_their_derivatives(size, back_end):
+    phi = normal(2, 7, size).requires_grad_()
+    expected = torch.stack([phi[..., i] * phi[..., j] for i in range(size) for j in range(i + 1)], dim=-1)
+    out, grad_phi = unwritten(phi, *expected.shape), unwritten(phi, *phi.shape)
+    given = phi.detach()
+    assert back_end.pair_products(given, out) is out
+    grad = normal(*expected.shape, seed=1)
+    back_end.differentiate_pair_products(given, grad, grad_phi)
+    (gradient,) = torch.autograd.grad(expected, phi, grad)
+    assert_close({"products": out, "gradient": grad_phi}, {"products": expected.detach(), "gradient": gradient})
+
+
+# --- float32 ---------------------------------------------------------------------------------------------------------
+
+
+def single(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    return [tensor.float() for tensor in tensors]
+
+
+@every_back_end
+@every_shape
+def test_float32_agrees_with_float64_for_scaled_matrices(shape, back_end):
+    inputs = scaled_problem(shape)
+    grads = [normal(*inputs[2].shape, seed=3), *normal(2, shape.rows, shape.units, seed=4)]
+    found = invert_scaled(back_end, *single(*inputs))
+    assert {x.dtype for x in found.values()} == {torch.float32}
+    assert_close(found, invert_scaled(back_end, *inputs), tolerance=1e-4)
+    assert_close(
+        differentiate_scaled(back_end, single(*inputs), single(*grads)),
+        differentiate_scaled(back_end, inputs, grads),
+        tolerance=1e-4,
+    )
+
+
+@every_back_end
+@full_and_diagonal
+@every_shape
+def test_float32_agrees_with_float64_for_added_matrices(shape, diagonal, back_end):
+    inputs = added_problem(shape, diagonal)
+    grads = [normal(*inputs[2].shape, seed=3), *normal(2, shape.rows, shape.units, seed=4)]
+    found = invert_added(back_end, *single(*inputs))
+    assert {x.dtype for x in found.values()} == {torch.float32}
+    assert_close(found, invert_added(back_end, *inputs), tolerance=1e-4)
+    assert_close(
+        differentiate_added(back_end, single(*inputs), single(*grads)),
+        differentiate_added(back_end, inputs, grads),
+        tolerance=1e-4,
+    )
+
+
+# --- health ----------------------------------------------------------------------------------------------------------
+
+BAD = {"indefinite": -100.0, "nan": math.nan, "inf": math.inf}
+every_flaw = pytest.mark.parametrize("value", BAD.values(), ids=BAD.keys())
+every_place = pytest.mark.parametrize("place", [(0, 0), (2, 2), (2, 0)], ids=["first", "last", "beside"])
+LANES_HIT = [(0, 0), (1, 20), (2, 49)]  # the first, one in the middle and the very last
+
+
+def assert_bad_only_where_hit(found: dict[str, torch.Tensor], sound: dict[str, torch.Tensor]) -> None:
+    hit = torch.zeros(STRADDLING.rows, STRADDLING.units, dtype=torch.bool)
+    for lane in LANES_HIT:
+        hit[lane] = True
+    assert torch.equal(found["health"].isnan(), hit)
+    others = [values.movedim(-1, 1)[~hit] for results in (found, sound) for values in results.values()]
+    half = len(others) // 2
+    torch.testing.assert_close(others[:half], others[half:], rtol=1e-12, atol=1e-12)
+
+
+@every_back_end
+@every_flaw
+@every_place
+def test_a_bad_scaled_matrix_has_no_health_and_leaves_the_others_alone(place, value, back_end):
+    gram, scale, right = scaled_problem(STRADDLING)
+    sound = invert_scaled(back_end, gram, scale, right)
+    i, j = place
+    for row, unit in LANES_HIT:
+        gram[row, i, j, unit] = gram[row, j, i, unit] = value
+    assert_bad_only_where_hit(invert_scaled(back_end, gram, scale, right), sound)
+
+
+@every_back_end
+@full_and_diagonal
+@every_flaw
+@every_place
+def test_a_bad_added_matrix_has_no_health_and_leaves_the_others_alone(place, value, diagonal, back_end):
+    precision, gram, right = added_problem(STRADDLING, diagonal)
+    sound = invert_added(back_end, precision, gram, right)
+    for row, unit in LANES_HIT:
+        gram[row, pair_index(STRADDLING.size)[place], unit] = value
+    assert_bad_only_where_hit(invert_added(back_end, precision, gram, right), sound)
+
+
+@every_back_end
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_health_tells_a_nearly_singular_matrix_from_others(dtype, back_end):
+    """Nearly singular: points with equal features and much less noise than the prior has variance."""
+    gram, scale, right = (x.to(dtype) for x in scaled_problem(STRADDLING))
+    gram[1, ..., 20] = 1
+    scale[1, :, 20] = 300
+    health = invert_scaled(back_end, gram, scale, right)["health"]
+    assert health[1, 20] < 1e-4
+    health[1, 20] = 1
+    assert health.min() > 1e-2
+
+
+@every_back_end
+@full_and_diagonal
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_health_tells_a_nearly_singular_precision_from_others(dtype, diagonal, back_end):
+    precision, gram, right = (x.to(dtype) for x in added_problem(STRADDLING, diagonal))
+    features = torch.tensor([1.0, 1.0, 0.1], dtype=dtype)
+    gram[1, :, 20] = packed(1e5 * torch.outer(features, features)[None])[:, 0]
+    health = invert_added(back_end, precision, gram, right)["health"]
+    assert health[1, 20] < 1e-4
+    health[1, 20] = 1
+    assert health.min() > 1e-2
+
+
+def test_health_does_not_depend_on_scale():
+    precision, gram, right = added_problem(STRADDLING, diagonal=False)
+    shrink = packed(torch.outer(*[torch.tensor([1e-8, 1.0, 1e6], dtype=torch.float64)] * 2)[None])
+    expected = invert_added(kernels, precision, gram, right)["health"]
+    for back_end in BACK_ENDS:
+        health = invert_added(back_end, precision * shrink, gram * shrink, right)["health"]
+        torch.testing.assert_close(health, expected, rtol=1e-9, atol=0)
+
+
+# --- the solves that use them ----------------------------------------------------------------------------------------
+
+TASKS, SAMPLES, POINTS, FEATURES, UNITS, COLUMNS = 2, 3, 5, 4, 33, 2
+
+
+def solves(function, matrices: torch.Tensor, noise_samples: int, rows: int) -> list[torch.Tensor]:
+    """Values of one of the solves, and their derivatives in the directions of fixed numbers."""
+    inputs = [
+        matrices,
+        normal(TASKS, SAMPLES, POINTS, FEATURES, seed=5),
+        torch.exp(0.3 * normal(TASKS, noise_samples, POINTS, UNITS, seed=6)),
+        normal(TASKS, SAMPLES, rows, COLUMNS, UNITS, seed=7),
+    ]
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    outputs = function(*leaves)
+    grads = torch.autograd.grad(
+        outputs, leaves, [normal(*output.shape, seed=8 + k) for k, output in enumerate(outputs)]
+    )
+    of_matrices = grads[0] if matrices.ndim == 2 else symmetric(grads[0])
+    return [*(output.detach() for output in outputs), of_matrices, *grads[1:]]
+
+
+def dense_function_space(covariance, phi, inverse_noise, right):
+    whole = torch.diag_embed(covariance) if covariance.ndim == 2 else covariance
+    gram = torch.einsum("tsnd,ude,tsme->tsunm", phi, whole, phi)
+    d = inverse_noise.mT
+    matrices = d.unsqueeze(-1) * gram * d.unsqueeze(-2) + torch.eye(POINTS, dtype=torch.float64)
+    return dense_forms(matrices, right, torch.eye(POINTS, dtype=torch.float64))
+
+
+def dense_weight_space(precision, phi, inverse_noise, right):
+    whole = torch.diag_embed(precision) if precision.ndim == 2 else precision
+    weights = inverse_noise.expand(TASKS, SAMPLES, POINTS, UNITS).square()
+    return dense_forms(whole + torch.einsum("tsnd,tsnu,tsne->tsude", phi, weights, phi), right, whole)
+
+
+def dense_forms(matrices, right, weights):
+    solution, logs, traces = dense_solve(matrices.flatten(0, 1), right.flatten(0, 1), weights)
+    return solution.view(right.shape), logs.view(TASKS, SAMPLES, UNITS), traces.view(TASKS, SAMPLES, UNITS)
+
+
+def only(monkeypatch, back_end: ModuleType) -> None:
+    """Put the other back end out of reach."""
+    if back_end is lapack:
+        monkeypatch.setattr(kernels, "LARGEST", 0)
+        monkeypatch.setattr(kernels, "_call", None)
+    else:
+        monkeypatch.setattr(lapack, "_invert", None)
+        monkeypatch.setattr(lapack, "_matrix_gradient", None)
+
+
+@pytest.mark.parametrize(
+    ("solve", "formula", "rows"),
+    [(solve_in_function_space, dense_function_space, POINTS), (solve_in_weight_space, dense_weight_space, FEATURES)],
+    ids=["function_space", "weight_space"],
+)
+@full_and_diagonal
+@pytest.mark.parametrize("noise_samples", [1, SAMPLES])
+def test_solves_and_their_derivatives_are_the_same_with_both_back_ends(
+    monkeypatch, noise_samples, diagonal, solve, formula, rows
+):
+    prior = positive_definite(UNITS, FEATURES, seed=4)
+    matrices = prior.diagonal(dim1=-2, dim2=-1).contiguous() if diagonal else prior
+    expected = solves(formula, matrices, noise_samples, rows)
+    for back_end in BACK_ENDS:
+        with monkeypatch.context() as patch:
+            only(patch, back_end)
+            found = solves(solve, matrices, noise_samples, rows)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
