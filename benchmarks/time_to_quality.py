@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import torch
 
 import bnnp
 from bnnp._random import child
@@ -26,7 +27,13 @@ ACTIVATIONS = {"sawtooth": "relu", "few": "relu", "gp": "silu", "heaviside": "ta
 RECIPES = {
     "default": {},
     "standard-start": {"prior_start": "standard"},
-    "paper": {"prior_start": "standard", "clip_norm": None, "learning_rate": (3e-3, 5e-5)},
+    "paper": {
+        "prior_start": "standard",
+        "clip_norm": None,
+        "prior_rate": 1.0,
+        "optimiser": torch.optim.Adam,
+        "learning_rate": (3e-3, 5e-5),
+    },
 }
 SAMPLES = {"paper": 32}
 

@@ -18,6 +18,7 @@ from bnnp.objectives import PPAVI, Terms
 from bnnp.tasks import SplitBatch
 from bnnp.tasks.task import TaskBatch
 from bnnp.training.checkpoint import FILE_NAME
+from bnnp.training.optimiser import AveragedAdam, averaged
 
 FEW = PPAVI(num_samples=2)
 
@@ -257,8 +258,10 @@ def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(tmp_path):
         ({"context_count": 3}, "context="),
         ({"learning_rate": (1e-3, 1e-4)}, "learning_rate="),
         ({"objective": bnnp.objectives.AVI(num_samples=2)}, r"objective='PPAVI\(num_samples=2"),
-        ({"optimiser": torch.optim.SGD}, 'optimiser="Adam'),
-        ({"optimiser": partial(torch.optim.Adam, betas=(0.5, 0.9))}, 'optimiser="Adam'),
+        ({"optimiser": torch.optim.SGD}, 'optimiser="AveragedAdam'),
+        ({"optimiser": partial(AveragedAdam, decay=0.9)}, "optimiser="),
+        ({"optimiser": torch.optim.Adam}, 'optimiser="AveragedAdam'),
+        ({"prior_rate": 1.0}, "prior_rate=3.0"),
         ({"clip_norm": 1.0}, "clip_norm=200.0"),
         ({"prior_start": "standard"}, "prior_start='spread'"),
         ({"tasks": bnnp.tasks.sawtooth(points=(5, 9))}, "tasks='Sawtooth"),
@@ -467,17 +470,61 @@ def test_any_optimiser_by_argument():
             return super().__call__(model, batch, torch.Generator().manual_seed(0))
 
     rate = 1e-3
-    fit(start, steps=1, objective=Spy(2), optimiser=torch.optim.SGD, learning_rate=(rate, rate), clip_norm=None)
+    fit(
+        start,
+        steps=1,
+        objective=Spy(2),
+        optimiser=torch.optim.SGD,
+        learning_rate=(rate, rate),
+        prior_rate=1,
+        clip_norm=None,
+    )
     PPAVI(2)(reference, seen[0], torch.Generator().manual_seed(0)).total().mean().backward()
     for parameter, moved_to in zip(reference.parameters(), start.parameters(), strict=True):
         step = torch.zeros_like(parameter) if parameter.grad is None else rate * parameter.grad
         torch.testing.assert_close(moved_to.detach(), parameter.detach() + step, rtol=1e-5, atol=1e-6)
 
 
+def test_the_prior_learns_faster_by_its_own_rate():
+    def step_of_prior(prior_rate: float) -> torch.Tensor:
+        start = started(model(), "spread")
+        before = torch.cat([p.detach().flatten().clone() for p in start.prior.parameters()])
+        fit(start, steps=1, optimiser=torch.optim.SGD, learning_rate=(1e-3, 1e-3), prior_rate=prior_rate)
+        return torch.cat([p.detach().flatten() for p in start.prior.parameters()]) - before
+
+    torch.testing.assert_close(step_of_prior(3.0), 3 * step_of_prior(1.0), rtol=1e-3, atol=1e-6)
+    assert not step_of_prior(0.0).any()
+
+
+def test_the_average_is_the_moving_average_of_the_steps():
+    parameter = torch.nn.Parameter(torch.tensor([1.0]))
+    optimiser = AveragedAdam([parameter], lr=0.1, decay=0.8)
+    expected = None
+    for step in range(1, 61):
+        parameter.grad = torch.tensor([float(step % 3) - 0.5])
+        optimiser.step()
+        value = parameter.item()
+        decay = min(0.8, step / (step + 10))
+        expected = value if expected is None else decay * expected + (1 - decay) * value
+    last = parameter.item()
+    with averaged(optimiser):
+        assert parameter.item() == pytest.approx(expected, rel=1e-5)
+    assert parameter.item() == last
+    optimiser.adopt()
+    assert parameter.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_evaluations_see_the_averaged_model_and_training_goes_on_from_the_last_step():
+    seen = []
+    result = fit(steps=6, evaluation=lambda m: seen.append(state(m)) or {"score": 0.0}, evaluate_every=3)
+    assert same(seen[-1], state(result.model))
+    assert same(state(fit(steps=6).model), state(result.model))
+
+
 def test_clip_norm_bounds_the_step():
     start = started(model(), "spread")
     before = torch.cat([p.detach().flatten().clone() for p in start.parameters()])
-    fit(start, steps=1, optimiser=torch.optim.SGD, learning_rate=(1.0, 1.0), clip_norm=0.01)
+    fit(start, steps=1, optimiser=torch.optim.SGD, learning_rate=(1.0, 1.0), prior_rate=1.0, clip_norm=0.01)
     after = torch.cat([p.detach().flatten() for p in start.parameters()])
     assert (after - before).norm().item() == pytest.approx(0.01, rel=1e-3)
 

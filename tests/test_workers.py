@@ -116,18 +116,12 @@ print(in_parallel(work, range(2)))
 """
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=subprocess.CalledProcessError,
-    reason="the inner call waits for the very pool of threads that the outer call keeps busy",
-)
 def test_nested_work_does_not_wait_for_itself():
     """In a process of its own, which ends itself when it hangs."""
     found = subprocess.run([sys.executable, "-c", NESTED], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[[0, 1], [10, 11]]"
 
 
-@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="threads do not take over inference mode")
 def test_threads_may_write_into_tensors_of_inference_mode(threads):
     threads(2)
     with torch.inference_mode():

@@ -4,6 +4,7 @@ Torch's own way, every operation split over all cores, loses most of the second 
 pieces side by side do not. Results do not depend on how many threads there are.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -19,14 +20,15 @@ def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[R
     """`[work(item) for item in items]`, side by side as far as torch's number of threads allows."""
     threads = torch.get_num_threads()
     workers = min(threads, len(items))
-    if workers <= 1:
+    if workers <= 1 or getattr(_thread, "is_ours", False):
         return [work(item) for item in items]
     share = threads // workers
-    differentiable = torch.is_grad_enabled()
+    differentiable, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
     def in_thread(item: Item) -> Result:
+        _thread.is_ours = True  # work within work would wait for the threads that it keeps busy
         torch.set_num_threads(share)
-        with torch.set_grad_enabled(differentiable):
+        with torch.inference_mode(inference), torch.set_grad_enabled(differentiable):
             return work(item)
 
     torch.set_num_threads(share)  # of the matrix library too, which has one number for all threads
@@ -34,6 +36,9 @@ def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[R
         return list(_pool(workers).map(in_thread, items))
     finally:
         torch.set_num_threads(threads)
+
+
+_thread = threading.local()
 
 
 @cache

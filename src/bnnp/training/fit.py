@@ -4,7 +4,7 @@ import hashlib
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,12 @@ from bnnp.tasks.task import SplitBatch
 from bnnp.training.checkpoint import Checkpoint, comparable, restore
 from bnnp.training.history import History
 from bnnp.training.interrupts import held_back
+from bnnp.training.optimiser import AveragedAdam, averaged
 from bnnp.training.progress import ProgressBar
 from bnnp.training.step import NotFinite, differentiate, task_of_bad_gradient
 
 _STREAM, _NOISE, _START = 1, 2, 3
-Optimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
-
-
-def _adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, fused=True)  # one operation in the place of ten for each parameter
+Optimiser = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
 
 class TrainingDiverged(ArithmeticError):
@@ -70,7 +67,8 @@ def fit(
     context_share: float | tuple[float, float] = (0.1, 0.5),
     context_count: int | tuple[int, int] | None = None,
     learning_rate: tuple[float, float] = (3e-3, 1e-4),
-    optimiser: Optimiser = _adam,
+    prior_rate: float = 3.0,
+    optimiser: Optimiser = AveragedAdam,
     clip_norm: float | None = 200.0,
     prior_start: str = "spread",
     evaluation: Callable[[BNNP], Mapping[str, float]] | None = None,
@@ -87,7 +85,9 @@ def fit(
     objective: `bnnp.objectives.PPAVI(num_samples=32)` where not given.
     context_share, context_count: size of random contexts, a number or a range; a count goes before a share.
     learning_rate: first and last value; linear in between.
-    optimiser: a function of the parameters, as `torch.optim.Adam`.
+    prior_rate: the prior learns this many times faster than the rest.
+    optimiser: a function of the parameters (in groups), as `torch.optim.Adam`. The default is Adam with averaged
+        parameters: evaluations see the average over about the last 1000 steps, and the model ends with it.
     clip_norm: bound on the norm of the gradient; None for none. One task that is predicted badly can otherwise throw
         training back by thousands of steps.
     prior_start: "spread" starts a learnable prior that is still the standard one as a random network whose features are
@@ -111,13 +111,12 @@ def fit(
         record_every=record_every,
         checkpoint_every=checkpoint_every,
     )
-    _check_rates(learning_rate, clip_norm)
+    _check_rates(learning_rate, prior_rate, clip_norm)
     number = as_integer(seed)
     size = context_size(context_share, context_count)
     _prepare(model, source, prior_start, number)
     stream = TaskStream(source, batch_size, size, int(child(number, _STREAM).initial_seed()), model.device)
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    adam = optimiser(parameters)
+    adam = optimiser(_groups(model, prior_rate))
     run = _Run(model, adam, History(), {}, checkpoint)
     if checkpoint is not None:
         run.settings = {
@@ -127,6 +126,7 @@ def fit(
             "batch_size": batch_size,
             "context": repr(size),
             "learning_rate": list(learning_rate),
+            "prior_rate": prior_rate,
             "optimiser": _described(adam),
             "clip_norm": clip_norm,
             "prior_start": prior_start,
@@ -137,7 +137,9 @@ def fit(
 
     def finish_step() -> None:
         if evaluation is not None and run.awaits_evaluation(evaluate_every, steps):
-            run.add_evaluation(evaluation(model))
+            with averaged(adam):
+                values = evaluation(model)
+            run.add_evaluation(values)
         if run.step % checkpoint_every == 0 or run.step == steps:
             run.keep()
 
@@ -158,6 +160,8 @@ def fit(
             interrupted = True
     if interrupted:
         run.keep()
+    if isinstance(adam, AveragedAdam):
+        adam.adopt()
     adam.zero_grad(set_to_none=True)
     return FitResult(model, run.history, interrupted)
 
@@ -209,7 +213,7 @@ class _Run:
         self._recent.append(terms)
         if self.step % record_every == 0 or last:
             means = {key: sum(r[key] for r in self._recent) / len(self._recent) for key in terms}
-            rate = float(self.optimiser.param_groups[0]["lr"])
+            rate = float(self.optimiser.param_groups[-1]["lr"])
             self.history.steps.append({"step": self.step, "seconds": self.seconds, "learning_rate": rate, **means})
             self._recent = []
 
@@ -227,11 +231,15 @@ class _Run:
         bad = [name for name, tensor in state.items() if not bool(torch.isfinite(tensor).all())]
         if bad:
             raise self._diverged(self.step, None, f"{bad[0]} is not finite")
-        self._good = state
+        self._good = self._as_users_get_it()
         if self.folder is not None:
             Checkpoint(self.step, self.seconds, self.settings, self.history, self._recent).save(
                 self.folder, self.model, self.optimiser
             )
+
+    def _as_users_get_it(self) -> dict[str, torch.Tensor]:
+        with averaged(self.optimiser):
+            return _copy_of(self.model)
 
     def _diverged(self, step: int, task: int | None, reason: str) -> TrainingDiverged:
         self.model.load_state_dict(self._good)
@@ -244,7 +252,7 @@ class _Run:
         if found is not None:
             self.step, self.seconds, self.history = found.step, found.seconds, found.history
             self._recent = found.recent
-            self._good = _copy_of(self.model)
+            self._good = self._as_users_get_it()
 
 
 def _checked_source(model: BNNP, tasks: TaskSource) -> TaskSource:
@@ -270,12 +278,14 @@ def _check_counts(**counts: int) -> None:
             raise ValueError(f"{name}: got {value!r}, expected a positive whole number")
 
 
-def _check_rates(learning_rate: tuple[float, float], clip_norm: float | None) -> None:
+def _check_rates(learning_rate: tuple[float, float], prior_rate: float, clip_norm: float | None) -> None:
     ends = tuple(learning_rate) if isinstance(learning_rate, tuple | list) else ()
     if len(ends) != 2 or not all(math.isfinite(end) and end >= 0 for end in ends):
         raise ValueError(
             f"learning_rate: got {learning_rate!r}, expected the first and the last value, as in (3e-3, 1e-4)"
         )
+    if not (math.isfinite(prior_rate) and prior_rate >= 0):
+        raise ValueError(f"prior_rate: got {prior_rate!r}, expected a factor, as in 3.0, or 1.0 for one rate for all")
     if clip_norm is not None and not clip_norm > 0:
         raise ValueError(f"clip_norm: got {clip_norm!r}, expected a positive number, or None for no bound")
 
@@ -315,9 +325,20 @@ def _described(choice: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(choice))
 
 
+def _groups(model: BNNP, prior_rate: float) -> list[dict[str, Any]]:
+    """Parameters that are trained, those of the prior apart."""
+    of_prior = {id(parameter) for parameter in model.prior.parameters()}
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in trained if id(p) in of_prior], "factor": prior_rate},
+        {"params": [p for p in trained if id(p) not in of_prior], "factor": 1.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
 def _set_learning_rate(optimiser: torch.optim.Optimizer, ends: tuple[float, float], share_done: float) -> None:
     for group in optimiser.param_groups:
-        group["lr"] = ends[0] + (ends[1] - ends[0]) * share_done
+        group["lr"] = (ends[0] + (ends[1] - ends[0]) * share_done) * group.get("factor", 1.0)
 
 
 def _means(terms: Terms) -> dict[str, float]:

@@ -1,0 +1,61 @@
+"""Adam whose parameters are averaged over the last steps."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.optim.optimizer import ParamsT
+
+
+class AveragedAdam(torch.optim.Adam):
+    """Adam (fused), with a moving average of each parameter beside it.
+
+    Gradients of the predictive term are noisy; an average over about `1/(1 - decay)` steps is a better model than the
+    last step's, all the way. The average is a part of the optimiser's state, so checkpoints hold it.
+    """
+
+    def __init__(self, parameters: ParamsT, lr: float = 1e-3, decay: float = 0.999):
+        super().__init__(parameters, lr=lr, fused=True)
+        for group in self.param_groups:
+            group["decay"] = decay
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        result = super().step(closure)
+        for parameter, state, longest in self._averages():
+            steps = float(state["step"])
+            decay = min(longest, steps / (steps + 10))  # the first steps are forgotten soon
+            if "average" not in state:
+                state["average"] = parameter.detach().clone()
+            state["average"].lerp_(parameter, 1 - decay)
+        return result
+
+    @torch.no_grad()
+    def adopt(self) -> None:
+        """Set the parameters to their averages."""
+        for parameter, state, _ in self._averages():
+            if "average" in state:
+                parameter.copy_(state["average"])
+
+    def _averages(self) -> Iterator[tuple[torch.nn.Parameter, dict, float]]:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter in self.state:
+                    yield parameter, self.state[parameter], group["decay"]
+
+
+@contextmanager
+def averaged(optimiser: torch.optim.Optimizer) -> Iterator[None]:
+    """The model as its users will get it: with averaged parameters, where the optimiser keeps averages."""
+    if not isinstance(optimiser, AveragedAdam):
+        yield
+        return
+    parameters = [parameter for parameter, _, _ in optimiser._averages()]
+    last = [parameter.detach().clone() for parameter in parameters]
+    optimiser.adopt()
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(parameters, last, strict=True):
+                parameter.copy_(value)
