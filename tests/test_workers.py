@@ -15,7 +15,7 @@ from bnnp.objectives import PPAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate
 
-PATIENCE = 60  # seconds until a thread that waits for another counts as stuck
+PATIENCE = 20  # seconds until a thread that waits for another counts as stuck
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +56,8 @@ def test_one_thread_does_all_the_work_itself(threads):
 
 @pytest.mark.parametrize(("number", "items", "share"), [(1, 3, 1), (4, 1, 4), (4, 2, 2), (4, 3, 1), (4, 9, 1)])
 def test_items_share_the_threads_that_torch_has(threads, number, items, share):
+    threads(6)  # threads that had another share before
+    in_parallel(lambda _: torch.get_num_threads(), range(items))
     threads(number)
     assert in_parallel(lambda _: torch.get_num_threads(), range(items)) == [share] * items
     assert torch.get_num_threads() == number

@@ -24,58 +24,121 @@ _COMPILED = {
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _invert(a, health):
-    """The inverse of the lower triangles `a (n, n, LANES)`, in place, by sweeping one pivot after the other.
-
-    Returns `log |a|`. `health` is the least share of a diagonal element that was left when it became the pivot, the
-    scale-free sign of a matrix that is nearly singular; NaN where a pivot was not positive.
-    """
-    width = a.shape[2]
-    n = a.shape[0]
-    column = np.empty((n, width), a.dtype)
-    scaled = np.empty((n, width), a.dtype)
-    diagonal = np.empty((n, width), a.dtype)
-    log_determinant = np.zeros(width, a.dtype)
-    one = a.dtype.type(1)
-    for i in range(n):
+def _invert_block(block, count, diagonal, health, log_determinant):
+    """Minus the inverse of full matrices `block (count, count, lanes)`, in place, one pivot after the other."""
+    width = block.shape[2]
+    column = np.empty((count, width), block.dtype)
+    for k in range(count):
         for lane in range(width):
-            diagonal[i, lane] = a[i, i, lane]
-    for lane in range(width):
-        health[lane] = one
-    for k in range(n):
-        for lane in range(width):
-            pivot = a[k, k, lane]
+            pivot = block[k, k, lane]
             share = pivot / diagonal[k, lane]
             if not (pivot > 0 and share > 0):
                 health[lane] = np.nan
             elif share < health[lane]:
                 health[lane] = share
-            log_determinant[lane] += np.log(pivot)
-            scaled[k, lane] = one / pivot
-        for i in range(k):
-            for lane in range(width):
-                column[i, lane] = a[k, i, lane]
-                scaled[i, lane] = column[i, lane] * scaled[k, lane]
-        for i in range(k + 1, n):
-            for lane in range(width):
-                column[i, lane] = a[i, k, lane]
-                scaled[i, lane] = column[i, lane] * scaled[k, lane]
-        for i in range(n):
-            if i != k:
-                for j in range(min(i + 1, k)):
-                    for lane in range(width):
-                        a[i, j, lane] -= column[i, lane] * scaled[j, lane]
-                for j in range(k + 1, i + 1):
-                    for lane in range(width):
-                        a[i, j, lane] -= column[i, lane] * scaled[j, lane]
-        for i in range(k):
-            for lane in range(width):
-                a[k, i, lane] = scaled[i, lane]
-        for i in range(k + 1, n):
-            for lane in range(width):
-                a[i, k, lane] = scaled[i, lane]
         for lane in range(width):
-            a[k, k, lane] = -scaled[k, lane]
+            log_determinant[lane] += np.log(block[k, k, lane])
+        for lane in range(width):
+            block[k, k, lane] = 1 / block[k, k, lane]
+        for i in range(count):
+            for lane in range(width):
+                column[i, lane] = block[i, k, lane]
+        for i in range(count):
+            if i != k:
+                for j in range(count):
+                    if j != k:
+                        for lane in range(width):
+                            block[i, j, lane] -= column[i, lane] * column[j, lane] * column[k, lane]
+        for i in range(count):
+            if i != k:
+                for lane in range(width):
+                    block[i, k, lane] = column[i, lane] * column[k, lane]
+                for lane in range(width):
+                    block[k, i, lane] = block[i, k, lane]
+        for lane in range(width):
+            block[k, k, lane] = -column[k, lane]
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _invert(a, health):
+    """The inverse of the lower triangles `a (n, n, lanes)`, in place, by sweeping four pivots at a time.
+
+    With pivots `K` and `C = a[:, K]`: `a -= C a[K, K]^-1 C^T`, `a[:, K] = C a[K, K]^-1`, `a[K, K] = -a[K, K]^-1`; after
+    all of them `a` is minus the inverse. Four at a time, `a` goes through the cache a quarter as often.
+
+    Returns `log |a|`. `health` is the least share of a diagonal element that was left when it became the pivot, the
+    scale-free sign of a matrix that is nearly singular; NaN where a pivot was not positive.
+    """
+    n, _, width = a.shape
+    column = np.zeros((n, 4, width), a.dtype)
+    scaled = np.zeros((n, 4, width), a.dtype)
+    block = np.empty((4, 4, width), a.dtype)
+    diagonal = np.empty((n, width), a.dtype)
+    log_determinant = np.zeros(width, a.dtype)
+    for i in range(n):
+        for lane in range(width):
+            diagonal[i, lane] = a[i, i, lane]
+    for lane in range(width):
+        health[lane] = 1
+    for start in range(0, n, 4):
+        stop = min(start + 4, n)
+        count = stop - start
+        for p in range(count):
+            for q in range(p + 1):
+                for lane in range(width):
+                    block[p, q, lane] = a[start + p, start + q, lane]
+                for lane in range(width):
+                    block[q, p, lane] = block[p, q, lane]
+        _invert_block(block, count, diagonal[start:stop], health, log_determinant)
+        for i in range(n):
+            for p in range(4):  # the last pivots may be fewer than four
+                for lane in range(width):
+                    column[i, p, lane] = 0
+                for lane in range(width):
+                    scaled[i, p, lane] = 0
+            if i < start or i >= stop:
+                for p in range(count):
+                    if i < start:
+                        for lane in range(width):
+                            column[i, p, lane] = a[start + p, i, lane]
+                    else:
+                        for lane in range(width):
+                            column[i, p, lane] = a[i, start + p, lane]
+                for p in range(count):
+                    for q in range(count):
+                        for lane in range(width):
+                            scaled[i, p, lane] -= column[i, q, lane] * block[q, p, lane]
+        for i in range(n):
+            if i < start or i >= stop:
+                for j in range(min(i + 1, start)):
+                    for lane in range(width):
+                        a[i, j, lane] -= (
+                            column[i, 0, lane] * scaled[j, 0, lane]
+                            + column[i, 1, lane] * scaled[j, 1, lane]
+                            + column[i, 2, lane] * scaled[j, 2, lane]
+                            + column[i, 3, lane] * scaled[j, 3, lane]
+                        )
+                for j in range(stop, i + 1):
+                    for lane in range(width):
+                        a[i, j, lane] -= (
+                            column[i, 0, lane] * scaled[j, 0, lane]
+                            + column[i, 1, lane] * scaled[j, 1, lane]
+                            + column[i, 2, lane] * scaled[j, 2, lane]
+                            + column[i, 3, lane] * scaled[j, 3, lane]
+                        )
+        for i in range(n):
+            for p in range(count):
+                if i < start:
+                    for lane in range(width):
+                        a[start + p, i, lane] = scaled[i, p, lane]
+                elif i >= stop:
+                    for lane in range(width):
+                        a[i, start + p, lane] = scaled[i, p, lane]
+        for p in range(count):
+            for q in range(p + 1):
+                for lane in range(width):
+                    a[start + p, start + q, lane] = block[p, q, lane]
     for i in range(n):
         for j in range(i + 1):
             for lane in range(width):
@@ -96,34 +159,31 @@ def _mirror(a):
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _times(a, b, out):
-    """`a b` for full `a (n, n, LANES)` and columns `b (n, columns, LANES)`."""
-    width = a.shape[2]
-    n, columns = b.shape[:2]
+def _times(a, b, out, lower):
+    """`a b` for full `a (n, n, lanes)` and columns `b (n, columns, lanes)`; `lower` leaves out columns beyond the row.
+
+    Four terms at a time, so that `out` is read and written a quarter as often.
+    """
+    n, all_columns, width = b.shape
+    fours = n - n % 4
     for i in range(n):
+        columns = i + 1 if lower else all_columns
         for c in range(columns):
             for lane in range(width):
                 out[i, c, lane] = 0
-        for j in range(n):
+        for j in range(0, fours, 4):
+            for c in range(columns):
+                for lane in range(width):
+                    out[i, c, lane] += (
+                        a[i, j, lane] * b[j, c, lane]
+                        + a[i, j + 1, lane] * b[j + 1, c, lane]
+                        + a[i, j + 2, lane] * b[j + 2, c, lane]
+                        + a[i, j + 3, lane] * b[j + 3, c, lane]
+                    )
+        for j in range(fours, n):
             for c in range(columns):
                 for lane in range(width):
                     out[i, c, lane] += a[i, j, lane] * b[j, c, lane]
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _lower_product(a, b, out):
-    """The lower triangles of `a b` for full `a` and `b`."""
-    width = a.shape[2]
-    n = a.shape[0]
-    for i in range(n):
-        for j in range(i + 1):
-            for lane in range(width):
-                out[i, j, lane] = 0
-        for k in range(n):
-            for j in range(i + 1):
-                for lane in range(width):
-                    out[i, j, lane] += a[i, k, lane] * b[k, j, lane]
 
 
 @numba.njit(**_COMPILED)
@@ -242,8 +302,8 @@ def _sandwich(a, p, is_diagonal, half, out):
                     half[i, j, lane] = p[i, 0, lane] * a[i, j, lane]
     else:
         _mirror(p)
-        _times(p, a, half)
-    _lower_product(a, half, out)
+        _times(p, a, half, False)
+    _times(a, half, out, True)
 
 
 @numba.njit(**_COMPILED)
@@ -299,7 +359,7 @@ def invert_scaled(gram, scale, right, inverse, solution, log_determinant, excess
         _load_columns(right, b, first, lanes)
         logs = _invert(a, good)
         _mirror(a)
-        _times(a, b, x)
+        _times(a, b, x, False)
         trace[:] = 0
         for i in range(n):
             for lane in range(LANES):
@@ -337,8 +397,8 @@ def differentiate_scaled(
         _load_values(grad_log, logs, first, lanes)
         _load_values(grad_trace, traces, first, lanes)
         _mirror(a)
-        _times(a, g, h)
-        _lower_product(a, a, e)
+        _times(a, g, h, False)
+        _times(a, a, e, True)
         _matrix_gradient(a, x, h, e, logs, traces)
         # diag(E (M - I)): E M needs no product with M, since M X = B and M H = G
         for i in range(n):
@@ -399,7 +459,7 @@ def invert_added(precision, inverse, right, solution, log_determinant, trace, he
             for lane in range(LANES):
                 traces[lane] += a[i, i, lane] * p[i, 0 if is_diagonal else i, lane] - 1
         _mirror(a)
-        _times(a, b, x)
+        _times(a, b, x, False)
         _store_packed(a, inverse, first, lanes)
         _store_columns(x, solution, first, lanes)
         _store_values(logs, log_determinant, first, lanes)
@@ -431,7 +491,7 @@ def differentiate_added(precision, inverse, solution, grad_solution, grad_log, g
         _load_values(grad_log, logs, first, lanes)
         _load_values(grad_trace, traces, first, lanes)
         _mirror(a)
-        _times(a, g, h)
+        _times(a, g, h, False)
         _sandwich(a, p, is_diagonal, weighted, e)
         _matrix_gradient(a, x, h, e, logs, traces)
         for i in range(n):
