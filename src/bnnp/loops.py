@@ -28,16 +28,13 @@ def _invert_block(block, count, diagonal, health, log_determinant):
     """Minus the inverse of full matrices `block (count, count, lanes)`, in place, one pivot after the other."""
     width = block.shape[2]
     column = np.empty((count, width), block.dtype)
+    product = np.ones(width)  # of few pivots, in float64: one logarithm for all of them
     for k in range(count):
         for lane in range(width):
-            pivot = block[k, k, lane]
-            share = pivot / diagonal[k, lane]
-            if not (pivot > 0 and share > 0):
-                health[lane] = np.nan
-            elif share < health[lane]:
-                health[lane] = share
+            share = block[k, k, lane] / diagonal[k, lane]
+            health[lane] = share if share < health[lane] else health[lane]
         for lane in range(width):
-            log_determinant[lane] += np.log(block[k, k, lane])
+            product[lane] *= block[k, k, lane]
         for lane in range(width):
             block[k, k, lane] = 1 / block[k, k, lane]
         for i in range(count):
@@ -57,6 +54,8 @@ def _invert_block(block, count, diagonal, health, log_determinant):
                     block[k, i, lane] = block[i, k, lane]
         for lane in range(width):
             block[k, k, lane] = -column[k, lane]
+    for lane in range(width):
+        log_determinant[lane] += np.log(product[lane])
 
 
 @numba.njit(**_COMPILED)
@@ -143,6 +142,9 @@ def _invert(a, health):
         for j in range(i + 1):
             for lane in range(width):
                 a[i, j, lane] = -a[i, j, lane]
+    for lane in range(width):
+        if not (health[lane] > 0 and np.isfinite(log_determinant[lane])):
+            health[lane] = np.nan
     return log_determinant
 
 
@@ -205,10 +207,13 @@ def _matrix_gradient(a, x, h, squared, grad_log, grad_trace):
 @numba.njit(**_COMPILED)
 @no_type_check
 def _run(lane, lanes, first, units):
-    """The row and unit that a lane stands for, and how many lanes from it on lie in the same row."""
-    row = (first + lane) // units
-    unit = (first + lane) % units
-    return row, unit, min(lanes - lane, units - unit)
+    """The row and unit that a lane stands for, and how many lanes from it on lie in the same row.
+
+    Unsigned, so that the compiler need not think of indices that count from the end, and loops stay vectorised.
+    """
+    place = first + np.int64(lane)
+    unit = place % units
+    return np.uint64(place // units), np.uint64(unit), np.uint64(min(lanes - np.int64(lane), units - unit))
 
 
 @numba.njit(**_COMPILED)
@@ -216,7 +221,7 @@ def _run(lane, lanes, first, units):
 def _load_columns(source, target, first, lanes):
     """Columns of this block's lanes, from (rows, n, columns, units) to (n, columns, LANES)."""
     units = source.shape[3]
-    lane = 0
+    lane = np.uint64(0)
     while lane < lanes:
         r, u, m = _run(lane, lanes, first, units)
         for i in range(target.shape[0]):
@@ -230,7 +235,7 @@ def _load_columns(source, target, first, lanes):
 @no_type_check
 def _store_columns(source, target, first, lanes):
     units = target.shape[3]
-    lane = 0
+    lane = np.uint64(0)
     while lane < lanes:
         r, u, m = _run(lane, lanes, first, units)
         for i in range(source.shape[0]):
@@ -245,7 +250,7 @@ def _store_columns(source, target, first, lanes):
 def _load_packed(source, target, first, lanes):
     """Lower triangles of this block's lanes, from (rows, pairs, units) to (n, n, LANES)."""
     units = source.shape[2]
-    lane = 0
+    lane = np.uint64(0)
     while lane < lanes:
         r, u, m = _run(lane, lanes, first, units)
         for i in range(target.shape[0]):
@@ -259,7 +264,7 @@ def _load_packed(source, target, first, lanes):
 @no_type_check
 def _store_packed(source, target, first, lanes):
     units = target.shape[2]
-    lane = 0
+    lane = np.uint64(0)
     while lane < lanes:
         r, u, m = _run(lane, lanes, first, units)
         for i in range(source.shape[0]):
@@ -275,7 +280,7 @@ def _load_precision(precision, target, first, lanes):
     """The prior precision of each lane: full matrices from (pairs, units), or their diagonals from (d, units)."""
     units = precision.shape[1]
     n = target.shape[0]
-    lane = 0
+    lane = np.uint64(0)
     while lane < lanes:
         _, u, m = _run(lane, lanes, first, units)
         if precision.shape[0] == n:
@@ -310,7 +315,7 @@ def _sandwich(a, p, is_diagonal, half, out):
 @no_type_check
 def _load_values(source, target, first, lanes):
     units = source.shape[1]
-    lane = 0
+    lane = np.uint64(0)
     while lane < lanes:
         r, u, m = _run(lane, lanes, first, units)
         for q in range(m):
@@ -322,7 +327,7 @@ def _load_values(source, target, first, lanes):
 @no_type_check
 def _store_values(source, target, first, lanes):
     units = target.shape[1]
-    lane = 0
+    lane = np.uint64(0)
     while lane < lanes:
         r, u, m = _run(lane, lanes, first, units)
         for q in range(m):
@@ -345,7 +350,7 @@ def invert_scaled(gram, scale, right, inverse, solution, log_determinant, excess
     count = right.shape[0] * units
     for first in range(0, count, LANES):
         lanes = min(LANES, count - first)
-        lane = 0
+        lane = np.uint64(0)
         while lane < lanes:
             r, u, m = _run(lane, lanes, first, units)
             for i in range(n):
@@ -407,7 +412,7 @@ def differentiate_scaled(
             for c in range(columns):
                 for lane in range(LANES):
                     excess[i, lane] -= half * (h[i, c, lane] * b[i, c, lane] + x[i, c, lane] * g[i, c, lane])
-        lane = 0
+        lane = np.uint64(0)
         while lane < lanes:
             r, u, m = _run(lane, lanes, first, units)
             for i in range(n):
