@@ -62,7 +62,7 @@ class Setting:
 
     def batch(self, dtype: torch.dtype = torch.float32) -> SplitBatch:
         x = 4 * torch.rand(self.tasks, self.points, self.sizes[0], generator=child(0), dtype=torch.float64) - 2
-        y = torch.sin(3 * x.sum(-1, keepdim=True))
+        y = torch.sin(3 * x.sum(-1, keepdim=True) + torch.arange(self.sizes[-1]))
         mask = torch.ones(self.tasks, self.points, dtype=torch.bool)
         parts = (slice(0, self.context), slice(self.context, self.points))
         return SplitBatch(*(TaskBatch(x[:, p].to(dtype), y[:, p].to(dtype), mask[:, p]) for p in parts))

@@ -19,8 +19,8 @@ NUMBERS_AT_ONCE = 2**20
 """Numbers in the largest array of one chunk: 4 MB in float32, which the caches of two cores hold."""
 
 
-NUMBERS_A_SHARE = 2**16
-"""Work that is worth a thread: a few tenths of a millisecond."""
+NUMBERS_A_SHARE = 2**18
+"""Work that is worth a thread: about a millisecond."""
 MOST_SHARES = 4
 
 
