@@ -102,7 +102,7 @@ class _FunctionSpaceSolve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, covariance: Tensor, phi: Tensor, inverse_noise: Tensor, right: Tensor):  # pyright: ignore
-        batch = (*phi.shape[:2], covariance.shape[0])
+        batch = (phi.shape[0], phi.shape[1], covariance.shape[0])
         rows, scale, columns = _rows(phi), _rows_of_noise(inverse_noise, batch), _rows(right)
         (count, n, d), units = rows.shape, covariance.shape[0]
         inverse = phi.new_empty(count, n * (n + 1) // 2, units)
@@ -150,8 +150,8 @@ class _FunctionSpaceSolve(torch.autograd.Function):
             grad_covariance = rows.new_zeros((units, d) if diagonal else (d, units * d))
             for part in chunks:
                 here, m = rows[part], part.stop - part.start
-                results = grad_gram[:m], grad_scale[part], grad_right[part]
-                back_end.differentiate_scaled(*(x[part] for x in given), *results)
+                results = [grad_gram[:m], grad_scale[part], grad_right[part]]
+                back_end.differentiate_scaled(*[x[part] for x in given], *results)
                 torch.bmm(grad_gram[:m].view(m, n, n * units).mT, here, out=pulled[:m])
                 if diagonal:
                     points = pulled[:m].view(m * n, units, d)
@@ -181,7 +181,7 @@ class _WeightSpaceSolve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, precision: Tensor, phi: Tensor, inverse_noise: Tensor, right: Tensor):  # pyright: ignore
-        batch = (*phi.shape[:2], precision.shape[0])
+        batch = (phi.shape[0], phi.shape[1], precision.shape[0])
         rows, scale, columns = _rows(phi), _rows_of_noise(inverse_noise, batch), _rows(right)
         (count, n, d), units = rows.shape, precision.shape[0]
         prior = (precision.mT if precision.ndim == 2 else lapack.packed(precision.unsqueeze(0))[0]).contiguous()
@@ -222,7 +222,7 @@ class _WeightSpaceSolve(torch.autograd.Function):
             grad_prior = rows.new_zeros(2, pairs, units)
             for part in chunks:
                 grad, product = grad_gram[: part.stop - part.start], products[: part.stop - part.start]
-                back_end.differentiate_added(prior, *(x[part] for x in given), grad, grad_right[part])
+                back_end.differentiate_added(prior, *[x[part] for x in given], *[grad, grad_right[part]])
                 torch.bmm(back_end.pair_products(rows[part], product), grad, out=grad_scale[part])
                 torch.bmm(scale[part].square(), grad.mT, out=product)  # derivatives of the pairs' products
                 back_end.differentiate_pair_products(rows[part], product, grad_rows[part])
