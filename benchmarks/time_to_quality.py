@@ -26,6 +26,7 @@ from bnnp.tasks.task import Split
 ACTIVATIONS = {"sawtooth": "relu", "few": "relu", "gp": "silu", "heaviside": "tanh"}
 RECIPES = {
     "default": {},
+    "fast-prior": {"prior_rate": 3.0, "learning_rate": (2e-3, 3e-5)},
     "standard-start": {"prior_start": "standard"},
     "paper": {
         "prior_start": "standard",

@@ -261,7 +261,7 @@ def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(tmp_path):
         ({"optimiser": torch.optim.SGD}, 'optimiser="AveragedAdam'),
         ({"optimiser": partial(AveragedAdam, decay=0.9)}, "optimiser="),
         ({"optimiser": torch.optim.Adam}, 'optimiser="AveragedAdam'),
-        ({"prior_rate": 1.0}, "prior_rate=3.0"),
+        ({"prior_rate": 2.0}, "prior_rate=1.0"),
         ({"clip_norm": 1.0}, "clip_norm=200.0"),
         ({"prior_start": "standard"}, "prior_start='spread'"),
         ({"tasks": bnnp.tasks.sawtooth(points=(5, 9))}, "tasks='Sawtooth"),

@@ -22,6 +22,7 @@ HIDDEN = (48, 48)
 STEPS = 2500
 SAMPLES = 8
 LEARNING_RATE = (2e-3, 1e-4)
+PRIOR_RATE = 3.0
 TABLE_COLUMNS = ("pooled_lppd", "marginal_lppd", "joint_lppd", "mae", "rmse", "crps", "coverage_90")
 
 
@@ -85,6 +86,7 @@ def train(*, learnable: bool, steps: int, progress: bool, seed: int) -> FitResul
         objective=PPAVI(SAMPLES),
         steps=steps,
         learning_rate=LEARNING_RATE,
+        prior_rate=PRIOR_RATE,
         progress=progress,
         seed=seed,
     )
