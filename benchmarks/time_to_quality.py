@@ -52,7 +52,7 @@ def source_and_tests(data: str) -> tuple[TaskSource, Collection | list[Split]]:
 def run(options: argparse.Namespace) -> None:
     source, tests = source_and_tests(options.data)
     model = bnnp.BNNP(1, 1, (48, 48), ACTIVATIONS[options.data], likelihood=bnnp.Gaussian(0.05), seed=options.seed)
-    started = time.perf_counter()
+    started, spent = time.perf_counter(), time.process_time()
     samples = options.samples or SAMPLES.get(options.recipe, 10)
 
     def evaluation(model: bnnp.BNNP) -> dict[str, float]:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         scores = bnnp.evaluate(model, tests, num_samples=200, seed=0)
         noise = model.likelihood.noise.detach() * model.standardiser.y_scale
         values = {name: scores[f"{name}_lppd"] for name in ("pooled", "marginal", "joint")}
-        values |= {"mae": scores["mae"], "noise": float(noise.mean())}
+        values |= {"mae": scores["mae"], "noise": float(noise.mean()), "cpu_seconds": time.process_time() - spent}
         print(json.dumps({name: round(value, 4) for name, value in values.items()}), flush=True)
         return values
 

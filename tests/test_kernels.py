@@ -389,6 +389,20 @@ def test_health_does_not_depend_on_scale():
         torch.testing.assert_close(health, expected, rtol=1e-9, atol=0)
 
 
+@every_back_end
+@pytest.mark.parametrize(("dtype", "strength"), [(torch.float32, 1e4), (torch.float64, 1e11)], ids=str)
+def test_no_more_digits_are_lost_to_collinear_features_than_must_be(dtype, strength, back_end):
+    """`I + c (f f^T + g g^T)` with a closed-form inverse: the error may grow with its condition, not with the square."""
+    f, g = torch.linalg.qr(normal(21, 2)).Q.T.to(dtype)
+    gram = packed(strength * (torch.outer(f, f) + torch.outer(g, g))[None, None])
+    ones = torch.ones(21, 1, dtype=dtype)
+    found = invert_added(back_end, ones, gram, ones[None, :, None])
+    expected = torch.eye(21, dtype=dtype) - (torch.outer(f, f) + torch.outer(g, g)) / (1 + 1 / strength)
+    error = (dense(found["inverse"])[0, 0] - expected).abs().max()
+    assert error < 2 * strength * torch.finfo(dtype).eps
+    assert found["log_determinant"].item() == pytest.approx(2 * math.log1p(strength), rel=1e-2)
+
+
 # --- the solves that use them ----------------------------------------------------------------------------------------
 
 TASKS, SAMPLES, POINTS, FEATURES, UNITS, COLUMNS = 2, 3, 5, 4, 33, 2

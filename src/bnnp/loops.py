@@ -24,8 +24,11 @@ _COMPILED = {
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _invert_block(block, count, diagonal, health, log_determinant):
-    """Minus the inverse of full matrices `block (count, count, lanes)`, in place, one pivot after the other."""
+def _invert_block(block, count, diagonal, lower, reciprocal, health, log_determinant):
+    """Minus the inverse of full matrices `block (count, count, lanes)`, in place, one pivot after the other.
+
+    Leaves `block = L P L^T` in `lower` (below its unit diagonal) and `reciprocal = 1 / P`.
+    """
     width = block.shape[2]
     column = np.empty((count, width), block.dtype)
     product = np.ones(width)  # of few pivots, in float64: one logarithm for all of them
@@ -40,6 +43,11 @@ def _invert_block(block, count, diagonal, health, log_determinant):
         for i in range(count):
             for lane in range(width):
                 column[i, lane] = block[i, k, lane]
+        for lane in range(width):
+            reciprocal[k, lane] = column[k, lane]
+        for i in range(k + 1, count):
+            for lane in range(width):
+                lower[i, k, lane] = column[i, lane] * column[k, lane]
         for i in range(count):
             if i != k:
                 for j in range(count):
@@ -63,8 +71,9 @@ def _invert_block(block, count, diagonal, health, log_determinant):
 def _invert(a, health):
     """The inverse of the lower triangles `a (n, n, lanes)`, in place, by sweeping four pivots at a time.
 
-    With pivots `K` and `C = a[:, K]`: `a -= C a[K, K]^-1 C^T`, `a[:, K] = C a[K, K]^-1`, `a[K, K] = -a[K, K]^-1`; after
-    all of them `a` is minus the inverse. Four at a time, `a` goes through the cache a quarter as often.
+    With pivots `K`, `a[K, K] = L P L^T` and `C = a[:, K] L^-T`: `a -= C P^-1 C^T`, `a[:, K] = C P^-1 L^-1`,
+    `a[K, K] = -a[K, K]^-1`; after all of them `a` is minus the inverse. Four at a time, `a` goes through the cache a
+    quarter as often. The triangles keep the digits that a product with `a[K, K]^-1` would lose for collinear features.
 
     Returns `log |a|`. `health` is the least share of a diagonal element that was left when it became the pivot, the
     scale-free sign of a matrix that is nearly singular; NaN where a pivot was not positive.
@@ -73,6 +82,8 @@ def _invert(a, health):
     column = np.zeros((n, 4, width), a.dtype)
     scaled = np.zeros((n, 4, width), a.dtype)
     block = np.empty((4, 4, width), a.dtype)
+    lower = np.empty((4, 4, width), a.dtype)
+    reciprocal = np.empty((4, width), a.dtype)
     diagonal = np.empty((n, width), a.dtype)
     log_determinant = np.zeros(width, a.dtype)
     for i in range(n):
@@ -89,7 +100,7 @@ def _invert(a, health):
                     block[p, q, lane] = a[start + p, start + q, lane]
                 for lane in range(width):
                     block[q, p, lane] = block[p, q, lane]
-        _invert_block(block, count, diagonal[start:stop], health, log_determinant)
+        _invert_block(block, count, diagonal[start:stop], lower, reciprocal, health, log_determinant)
         for i in range(n):
             for p in range(4):  # the last pivots may be fewer than four
                 for lane in range(width):
@@ -105,9 +116,11 @@ def _invert(a, health):
                         for lane in range(width):
                             column[i, p, lane] = a[i, start + p, lane]
                 for p in range(count):
-                    for q in range(count):
+                    for q in range(p):
                         for lane in range(width):
-                            scaled[i, p, lane] -= column[i, q, lane] * block[q, p, lane]
+                            column[i, p, lane] -= column[i, q, lane] * lower[p, q, lane]
+                    for lane in range(width):
+                        scaled[i, p, lane] = column[i, p, lane] * reciprocal[p, lane]
         for i in range(n):
             if i < start or i >= stop:
                 for j in range(min(i + 1, start)):
@@ -127,7 +140,10 @@ def _invert(a, health):
                             + column[i, 3, lane] * scaled[j, 3, lane]
                         )
         for i in range(n):
-            for p in range(count):
+            for p in range(count - 1, -1, -1):
+                for q in range(p + 1, count):
+                    for lane in range(width):
+                        scaled[i, p, lane] -= scaled[i, q, lane] * lower[q, p, lane]
                 if i < start:
                     for lane in range(width):
                         a[start + p, i, lane] = scaled[i, p, lane]
