@@ -392,7 +392,7 @@ def test_health_does_not_depend_on_scale():
 @every_back_end
 @pytest.mark.parametrize(("dtype", "strength"), [(torch.float32, 1e4), (torch.float64, 1e11)], ids=str)
 def test_no_more_digits_are_lost_to_collinear_features_than_must_be(dtype, strength, back_end):
-    """`I + c (f f^T + g g^T)` with a closed-form inverse: the error may grow with its condition, not with the square."""
+    """`I + c (f f^T + g g^T)` with a closed-form inverse: the error may grow with its condition, not the square."""
     f, g = torch.linalg.qr(normal(21, 2)).Q.T.to(dtype)
     gram = packed(strength * (torch.outer(f, f) + torch.outer(g, g))[None, None])
     ones = torch.ones(21, 1, dtype=dtype)

@@ -4,6 +4,7 @@ Arrays have the units last, which is how large products give them and what `kern
 """
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -124,7 +125,7 @@ class _FunctionSpaceSolve(torch.autograd.Function):
                     torch.mm(here.view(-1, d), beside, out=spread[:m].view(-1, units * d))
                 torch.bmm(here, spread[:m].view(m, n * units, d).mT, out=gram[:m])
                 matrices = gram[:m].view(m, n, n, units)
-                back_end.invert_scaled(matrices, scale[part], columns[part], *(output[part] for output in outputs))
+                back_end.invert_scaled(matrices, *_cut(part, scale, columns, *outputs))
 
         in_parallel(work, _shares(count, n * units * max(n, d), phi.device))
         _check(health, batch)
@@ -150,8 +151,8 @@ class _FunctionSpaceSolve(torch.autograd.Function):
             grad_covariance = rows.new_zeros((units, d) if diagonal else (d, units * d))
             for part in chunks:
                 here, m = rows[part], part.stop - part.start
-                results = [grad_gram[:m], grad_scale[part], grad_right[part]]
-                back_end.differentiate_scaled(*[x[part] for x in given], *results)
+                arguments = [*_cut(part, *given), grad_gram[:m], *_cut(part, grad_scale, grad_right)]
+                back_end.differentiate_scaled(*arguments)
                 torch.bmm(grad_gram[:m].view(m, n, n * units).mT, here, out=pulled[:m])
                 if diagonal:
                     points = pulled[:m].view(m * n, units, d)
@@ -195,9 +196,10 @@ class _WeightSpaceSolve(torch.autograd.Function):
         def work(chunks: list[slice]) -> None:
             products = phi.new_empty(_longest(chunks), n, d * (d + 1) // 2)
             for part in chunks:
-                pairs = back_end.pair_products(rows[part], products[: part.stop - part.start])
-                torch.bmm(pairs.mT, scale[part].square(), out=inverse[part])
-                back_end.invert_added(prior, *(output[part] for output in outputs))
+                here, weights, *results = _cut(part, rows, scale, *outputs)
+                pairs = back_end.pair_products(here, products[: len(here)])
+                torch.bmm(pairs.mT, weights.square(), out=results[0])
+                back_end.invert_added(prior, *results)
 
         in_parallel(work, _shares(count, max(n, units) * d * (d + 1) // 2, phi.device))
         _check(health, batch)
@@ -221,11 +223,15 @@ class _WeightSpaceSolve(torch.autograd.Function):
             products = rows.new_empty(_longest(chunks), n, pairs)
             grad_prior = rows.new_zeros(2, pairs, units)
             for part in chunks:
-                grad, product = grad_gram[: part.stop - part.start], products[: part.stop - part.start]
-                back_end.differentiate_added(prior, *[x[part] for x in given], *[grad, grad_right[part]])
-                torch.bmm(back_end.pair_products(rows[part], product), grad, out=grad_scale[part])
-                torch.bmm(scale[part].square(), grad.mT, out=product)  # derivatives of the pairs' products
-                back_end.differentiate_pair_products(rows[part], product, grad_rows[part])
+                here, weights, grad_here, grad_weights, grad_columns = _cut(
+                    part, rows, scale, grad_rows, grad_scale, grad_right
+                )
+                grad, product = grad_gram[: len(here)], products[: len(here)]
+                arguments = [prior, *_cut(part, *given), grad, grad_columns]
+                back_end.differentiate_added(*arguments)
+                torch.bmm(back_end.pair_products(here, product), grad, out=grad_weights)
+                torch.bmm(weights.square(), grad.mT, out=product)  # derivatives of the pairs' products
+                back_end.differentiate_pair_products(here, product, grad_here)
                 if ctx.needs_input_grad[0]:
                     grad_prior[0] += grad.sum(0)
                     grad_prior[1] += (traces[part].unsqueeze(1) * inverse[part]).sum(0)
@@ -288,6 +294,13 @@ def _shares(count: int, numbers_each: int, device: torch.device) -> list[list[sl
         [slice(start, min(start + size, last)) for start in range(first, last, size)]
         for first, last in itertools.pairwise(bounds)
     ]
+
+
+def _cut(part: slice, *tensors: Tensor) -> Sequence[Tensor]:
+    """These rows of all tensors; a slice of everything is worth no operation."""
+    if part == slice(0, len(tensors[0])):
+        return tensors
+    return [tensor[part] for tensor in tensors]
 
 
 def _longest(chunks: list[slice]) -> int:

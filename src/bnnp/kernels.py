@@ -95,7 +95,7 @@ def differentiate_pair_products(
 
 
 def _call(kernel, *tensors: Tensor) -> None:
-    kernel(*(tensor.detach().numpy() for tensor in tensors))
+    kernel(*(tensor.numpy() for tensor in tensors))
 
 
 def compile_loops() -> None:

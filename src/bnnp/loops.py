@@ -1,10 +1,8 @@
 """Loops over many small symmetric matrices, compiled for the CPU: what LAPACK does one by one, many at a time.
 
-Matrices of a chunk have the units as their innermost axis, so that one instruction works on `LANES` matrices. Symmetric
-matrices are packed by rows of their lower triangle, `a[i, j]` at `i (i + 1) / 2 + j`, into a *pairs* axis.
-
-Against `torch.linalg` (Cholesky, triangular solve, product) on two cores the inverse takes a ninth of the time for
-matrices of size 21 and a third for size 65 (`docs/performance.md`).
+A block of `LANES` matrices is worked on at once, each operation on a vector of their elements: block arrays have a last
+axis of `LANES`. Arrays of the caller have the units last and, before them, matrices packed by rows of their lower
+triangle, `a[i, j]` at `i (i + 1) / 2 + j`, into a *pairs* axis. `docs/performance.md` compares with `torch.linalg`.
 """
 
 from typing import no_type_check
@@ -12,8 +10,8 @@ from typing import no_type_check
 import numba
 import numpy as np
 
-LANES = 64
-"""Matrices that one thread works on at a time."""
+from bnnp.vectors import LANES, get, lesser, put, spread
+
 _COMPILED = {
     "cache": True,
     "nogil": True,
@@ -22,333 +20,314 @@ _COMPILED = {
 }
 
 
+# --- between the caller's arrays and blocks --------------------------------------------------------------------------
+
+
 @numba.njit(**_COMPILED)
 @no_type_check
-def _invert_block(block, count, diagonal, lower, reciprocal, health, log_determinant):
-    """Minus the inverse of full matrices `block (count, count, lanes)`, in place, one pivot after the other.
+def _run(lane, first, count, units):
+    """The row and unit of the matrix in a lane of the block that begins with matrix `first`, and how many lanes from it
+    on are in the same row. Unsigned, so that the compiler need not think of indices that count from the end."""
+    place = first + np.int64(lane)
+    unit = place % units
+    length = min(min(LANES, count - first) - np.int64(lane), units - unit)
+    return np.uint64(place // units), np.uint64(unit), np.uint64(length)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _load(source, target, first, begin, end):
+    """Elements `begin` to `end` of a block's matrices, from (rows, elements, units) to (elements, LANES)."""
+    rows, _, units = source.shape
+    lane = np.uint64(0)
+    while lane < LANES and first + lane < rows * units:
+        row, unit, length = _run(lane, first, rows * units, units)
+        if length == LANES:
+            for e in range(begin, end):
+                put(target, (e,), get(source, (row, e, unit)))
+        else:
+            for e in range(np.uint64(begin), np.uint64(end)):
+                for q in range(length):
+                    target[e, lane + q] = source[row, e, unit + q]
+        lane += length
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _store(source, target, first):
+    """The way back from `_load`."""
+    rows, elements, units = target.shape
+    lane = np.uint64(0)
+    while lane < LANES and first + lane < rows * units:
+        row, unit, length = _run(lane, first, rows * units, units)
+        if length == LANES:
+            for e in range(elements):
+                put(target, (row, e, unit), get(source, (e,)))
+        else:
+            for e in range(np.uint64(elements)):
+                for q in range(length):
+                    target[row, e, unit + q] = source[e, lane + q]
+        lane += length
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _unpack(packed, a):
+    """Both triangles of matrices."""
+    k = 0
+    for i in range(a.shape[0]):
+        for j in range(i + 1):
+            element = get(packed, (k,))
+            put(a, (i, j), element)
+            put(a, (j, i), element)
+            k += 1
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _pack(a, packed):
+    k = 0
+    for i in range(a.shape[0]):
+        for j in range(i + 1):
+            put(packed, (k,), get(a, (i, j)))
+            k += 1
+
+
+# --- on blocks -------------------------------------------------------------------------------------------------------
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _add_tile_2x4(out, a, b, i, j):
+    """`out += a b` for two rows and four columns, whose sums stay in registers."""
+    s00, s01, s02, s03 = get(out, (i, j)), get(out, (i, j + 1)), get(out, (i, j + 2)), get(out, (i, j + 3))
+    s10, s11, s12, s13 = (
+        get(out, (i + 1, j)),
+        get(out, (i + 1, j + 1)),
+        get(out, (i + 1, j + 2)),
+        get(out, (i + 1, j + 3)),
+    )
+    for t in range(b.shape[0]):
+        a0, a1 = get(a, (i, t)), get(a, (i + 1, t))
+        b0, b1, b2, b3 = get(b, (t, j)), get(b, (t, j + 1)), get(b, (t, j + 2)), get(b, (t, j + 3))
+        s00, s01, s02, s03 = s00 + a0 * b0, s01 + a0 * b1, s02 + a0 * b2, s03 + a0 * b3
+        s10, s11, s12, s13 = s10 + a1 * b0, s11 + a1 * b1, s12 + a1 * b2, s13 + a1 * b3
+    put(out, (i, j), s00)
+    put(out, (i, j + 1), s01)
+    put(out, (i, j + 2), s02)
+    put(out, (i, j + 3), s03)
+    put(out, (i + 1, j), s10)
+    put(out, (i + 1, j + 1), s11)
+    put(out, (i + 1, j + 2), s12)
+    put(out, (i + 1, j + 3), s13)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _add_tile_1x4(out, a, b, i, j):
+    s0, s1, s2, s3 = get(out, (i, j)), get(out, (i, j + 1)), get(out, (i, j + 2)), get(out, (i, j + 3))
+    for t in range(b.shape[0]):
+        a0 = get(a, (i, t))
+        s0, s1 = s0 + a0 * get(b, (t, j)), s1 + a0 * get(b, (t, j + 1))
+        s2, s3 = s2 + a0 * get(b, (t, j + 2)), s3 + a0 * get(b, (t, j + 3))
+    put(out, (i, j), s0)
+    put(out, (i, j + 1), s1)
+    put(out, (i, j + 2), s2)
+    put(out, (i, j + 3), s3)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _add_tile_4x1(out, a, b, i, j):
+    s0, s1, s2, s3 = get(out, (i, j)), get(out, (i + 1, j)), get(out, (i + 2, j)), get(out, (i + 3, j))
+    for t in range(b.shape[0]):
+        b0 = get(b, (t, j))
+        s0, s1 = s0 + get(a, (i, t)) * b0, s1 + get(a, (i + 1, t)) * b0
+        s2, s3 = s2 + get(a, (i + 2, t)) * b0, s3 + get(a, (i + 3, t)) * b0
+    put(out, (i, j), s0)
+    put(out, (i + 1, j), s1)
+    put(out, (i + 2, j), s2)
+    put(out, (i + 3, j), s3)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _add_tile_1x1(out, a, b, i, j):
+    total = get(out, (i, j))
+    for t in range(b.shape[0]):
+        total = total + get(a, (i, t)) * get(b, (t, j))
+    put(out, (i, j), total)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _add_product(out, a, b, lower):
+    """`out += a b`; with `lower`, for square `out`, its lower triangle (and some elements above it)."""
+    n, columns, _ = out.shape
+    twos, fours = n - n % 2, columns - columns % 4
+    for i in range(0, twos, 2):
+        last = min(fours, (i + 5) // 4 * 4) if lower else fours
+        for j in range(0, last, 4):
+            _add_tile_2x4(out, a, b, i, j)
+    for i in range(twos, n):
+        for j in range(0, fours, 4):
+            _add_tile_1x4(out, a, b, i, j)
+    for j in range(fours, columns):
+        begin = fours if lower else 0
+        end = n - (n - begin) % 4
+        for i in range(begin, end, 4):
+            _add_tile_4x1(out, a, b, i, j)
+        for i in range(end, n):
+            _add_tile_1x1(out, a, b, i, j)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _multiply(a, b, out, lower):
+    """`a b`, or the lower triangle of it."""
+    nothing = spread(a.dtype.type(0))
+    for i in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            put(out, (i, c), nothing)
+    _add_product(out, a, b, lower)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _invert_pivots(block, count, diagonal, lower, reciprocal, health, log_determinant):
+    """Minus the inverse of the full matrices `block (count, count)`, in place, one pivot after the other.
 
     Leaves `block = L P L^T` in `lower` (below its unit diagonal) and `reciprocal = 1 / P`.
     """
-    width = block.shape[2]
-    column = np.empty((count, width), block.dtype)
-    product = np.ones(width)  # of few pivots, in float64: one logarithm for all of them
+    one = spread(block.dtype.type(1))
+    column = np.empty((count, LANES), block.dtype)
+    product = np.ones(LANES)  # of few pivots, in float64: one logarithm for all of them
     for k in range(count):
-        for lane in range(width):
-            share = block[k, k, lane] / diagonal[k, lane]
-            health[lane] = share if share < health[lane] else health[lane]
-        for lane in range(width):
+        pivot = get(block, (k, k))
+        put(health, (0,), lesser(pivot / get(diagonal, (k,)), get(health, (0,))))
+        for lane in range(LANES):
             product[lane] *= block[k, k, lane]
-        for lane in range(width):
-            block[k, k, lane] = 1 / block[k, k, lane]
+        inverse = one / pivot
+        put(reciprocal, (k,), inverse)
         for i in range(count):
-            for lane in range(width):
-                column[i, lane] = block[i, k, lane]
-        for lane in range(width):
-            reciprocal[k, lane] = column[k, lane]
-        for i in range(k + 1, count):
-            for lane in range(width):
-                lower[i, k, lane] = column[i, lane] * column[k, lane]
+            put(column, (i,), get(block, (i, k)))
         for i in range(count):
             if i != k:
+                scaled = get(column, (i,)) * inverse
                 for j in range(count):
                     if j != k:
-                        for lane in range(width):
-                            block[i, j, lane] -= column[i, lane] * column[j, lane] * column[k, lane]
-        for i in range(count):
-            if i != k:
-                for lane in range(width):
-                    block[i, k, lane] = column[i, lane] * column[k, lane]
-                for lane in range(width):
-                    block[k, i, lane] = block[i, k, lane]
-        for lane in range(width):
-            block[k, k, lane] = -column[k, lane]
-    for lane in range(width):
+                        put(block, (i, j), get(block, (i, j)) - scaled * get(column, (j,)))
+                put(block, (i, k), scaled)
+                put(block, (k, i), scaled)
+                put(lower, (i, k), scaled)
+        put(block, (k, k), -inverse)
+    for lane in range(LANES):
         log_determinant[lane] += np.log(product[lane])
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _invert(a, health):
-    """The inverse of the lower triangles `a (n, n, lanes)`, in place, by sweeping four pivots at a time.
+def _invert(a, health, log_determinant):
+    """The inverse of the matrices `a (n, n)`, in place, by sweeping four pivots at a time.
 
     With pivots `K`, `a[K, K] = L P L^T` and `C = a[:, K] L^-T`: `a -= C P^-1 C^T`, `a[:, K] = C P^-1 L^-1`,
-    `a[K, K] = -a[K, K]^-1`; after all of them `a` is minus the inverse. Four at a time, `a` goes through the cache a
-    quarter as often. The triangles keep the digits that a product with `a[K, K]^-1` would lose for collinear features.
+    `a[K, K] = -a[K, K]^-1`; after all of them `a` is minus the inverse. Only lower triangles count until the end. Four
+    at a time, `a` goes through the cache a quarter as often. The triangles keep the digits that a product with
+    `a[K, K]^-1` would lose for collinear features.
 
-    Returns `log |a|`. `health` is the least share of a diagonal element that was left when it became the pivot, the
-    scale-free sign of a matrix that is nearly singular; NaN where a pivot was not positive.
+    `health` is the least share of a diagonal element that was left when it became the pivot, the scale-free sign of a
+    matrix that is nearly singular; NaN where a pivot was not positive.
     """
-    n, _, width = a.shape
-    column = np.zeros((n, 4, width), a.dtype)
-    scaled = np.zeros((n, 4, width), a.dtype)
-    block = np.empty((4, 4, width), a.dtype)
-    lower = np.empty((4, 4, width), a.dtype)
-    reciprocal = np.empty((4, width), a.dtype)
-    diagonal = np.empty((n, width), a.dtype)
-    log_determinant = np.zeros(width, a.dtype)
+    n = a.shape[0]
+    nothing = spread(a.dtype.type(0))
+    column = np.zeros((n, 4, LANES), a.dtype)  # C
+    scaled = np.zeros((4, n, LANES), a.dtype)  # minus the transpose of C P^-1
+    block = np.empty((4, 4, LANES), a.dtype)
+    lower = np.empty((4, 4, LANES), a.dtype)
+    reciprocal = np.empty((4, LANES), a.dtype)
+    diagonal = np.empty((n, LANES), a.dtype)
     for i in range(n):
-        for lane in range(width):
-            diagonal[i, lane] = a[i, i, lane]
-    for lane in range(width):
-        health[lane] = 1
+        put(diagonal, (i,), get(a, (i, i)))
+    put(health, (0,), spread(a.dtype.type(1)))
+    put(log_determinant, (0,), nothing)
     for start in range(0, n, 4):
-        stop = min(start + 4, n)
-        count = stop - start
+        count = min(4, n - start)  # the last pivots may be fewer than four: those missing have no part in anything
+        k0, k1, k2, k3 = start, min(start + 1, n - 1), min(start + 2, n - 1), min(start + 3, n - 1)
+        for p in range(4):
+            put(reciprocal, (p,), nothing)
+            for q in range(p + 1):
+                put(lower, (p, q), nothing)
         for p in range(count):
             for q in range(p + 1):
-                for lane in range(width):
-                    block[p, q, lane] = a[start + p, start + q, lane]
-                for lane in range(width):
-                    block[q, p, lane] = block[p, q, lane]
-        _invert_block(block, count, diagonal[start:stop], lower, reciprocal, health, log_determinant)
+                element = get(a, (start + p, start + q))
+                put(block, (p, q), element)
+                put(block, (q, p), element)
+        _invert_pivots(block, count, diagonal[start : start + count], lower, reciprocal, health, log_determinant)
+        l10, l20, l21 = get(lower, (1, 0)), get(lower, (2, 0)), get(lower, (2, 1))
+        l30, l31, l32 = get(lower, (3, 0)), get(lower, (3, 1)), get(lower, (3, 2))
+        r0, r1, r2, r3 = get(reciprocal, (0,)), get(reciprocal, (1,)), get(reciprocal, (2,)), get(reciprocal, (3,))
         for i in range(n):
-            for p in range(4):  # the last pivots may be fewer than four
-                for lane in range(width):
-                    column[i, p, lane] = 0
-                for lane in range(width):
-                    scaled[i, p, lane] = 0
-            if i < start or i >= stop:
-                for p in range(count):
-                    if i < start:
-                        for lane in range(width):
-                            column[i, p, lane] = a[start + p, i, lane]
-                    else:
-                        for lane in range(width):
-                            column[i, p, lane] = a[i, start + p, lane]
-                for p in range(count):
-                    for q in range(p):
-                        for lane in range(width):
-                            column[i, p, lane] -= column[i, q, lane] * lower[p, q, lane]
-                    for lane in range(width):
-                        scaled[i, p, lane] = column[i, p, lane] * reciprocal[p, lane]
+            if i < start:
+                c0, c1, c2, c3 = get(a, (k0, i)), get(a, (k1, i)), get(a, (k2, i)), get(a, (k3, i))
+            elif i >= start + count:
+                c0, c1, c2, c3 = get(a, (i, k0)), get(a, (i, k1)), get(a, (i, k2)), get(a, (i, k3))
+            else:
+                c0, c1, c2, c3 = nothing, nothing, nothing, nothing  # the pivots' own elements are set below
+            c1 = c1 - c0 * l10
+            c2 = c2 - c0 * l20 - c1 * l21
+            c3 = c3 - c0 * l30 - c1 * l31 - c2 * l32
+            put(column, (i, 0), c0)
+            put(column, (i, 1), c1)
+            put(column, (i, 2), c2)
+            put(column, (i, 3), c3)
+            put(scaled, (0, i), -c0 * r0)
+            put(scaled, (1, i), -c1 * r1)
+            put(scaled, (2, i), -c2 * r2)
+            put(scaled, (3, i), -c3 * r3)
+        _add_product(a, column, scaled, True)
         for i in range(n):
-            if i < start or i >= stop:
-                for j in range(min(i + 1, start)):
-                    for lane in range(width):
-                        a[i, j, lane] -= (
-                            column[i, 0, lane] * scaled[j, 0, lane]
-                            + column[i, 1, lane] * scaled[j, 1, lane]
-                            + column[i, 2, lane] * scaled[j, 2, lane]
-                            + column[i, 3, lane] * scaled[j, 3, lane]
-                        )
-                for j in range(stop, i + 1):
-                    for lane in range(width):
-                        a[i, j, lane] -= (
-                            column[i, 0, lane] * scaled[j, 0, lane]
-                            + column[i, 1, lane] * scaled[j, 1, lane]
-                            + column[i, 2, lane] * scaled[j, 2, lane]
-                            + column[i, 3, lane] * scaled[j, 3, lane]
-                        )
-        for i in range(n):
-            for p in range(count - 1, -1, -1):
-                for q in range(p + 1, count):
-                    for lane in range(width):
-                        scaled[i, p, lane] -= scaled[i, q, lane] * lower[q, p, lane]
-                if i < start:
-                    for lane in range(width):
-                        a[start + p, i, lane] = scaled[i, p, lane]
-                elif i >= stop:
-                    for lane in range(width):
-                        a[i, start + p, lane] = scaled[i, p, lane]
+            c3 = get(scaled, (3, i))
+            c2 = get(scaled, (2, i)) - c3 * l32
+            c1 = get(scaled, (1, i)) - c3 * l31 - c2 * l21
+            c0 = get(scaled, (0, i)) - c3 * l30 - c2 * l20 - c1 * l10
+            if i < start:
+                if count > 3:
+                    put(a, (k3, i), -c3)
+                if count > 2:
+                    put(a, (k2, i), -c2)
+                if count > 1:
+                    put(a, (k1, i), -c1)
+                put(a, (k0, i), -c0)
+            elif i >= start + count:  # then no pivot is missing
+                put(a, (i, k0), -c0)
+                put(a, (i, k1), -c1)
+                put(a, (i, k2), -c2)
+                put(a, (i, k3), -c3)
         for p in range(count):
             for q in range(p + 1):
-                for lane in range(width):
-                    a[start + p, start + q, lane] = block[p, q, lane]
+                put(a, (start + p, start + q), get(block, (p, q)))
     for i in range(n):
         for j in range(i + 1):
-            for lane in range(width):
-                a[i, j, lane] = -a[i, j, lane]
-    for lane in range(width):
+            element = -get(a, (i, j))
+            put(a, (i, j), element)
+            put(a, (j, i), element)
+    for lane in range(LANES):
         if not (health[lane] > 0 and np.isfinite(log_determinant[lane])):
             health[lane] = np.nan
-    return log_determinant
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _mirror(a):
-    """Fill the upper triangles."""
-    width = a.shape[2]
+def _matrix_gradient(a, x, h, squared, grad_log, grad_trace, twice):
+    """`g a - t squared - (H X^T + X H^T)/2`, lower triangles, into `squared`; off the diagonal `twice` that or once."""
+    half = spread(a.dtype.type(0.5))
+    g, t, times = get(grad_log, (0,)), get(grad_trace, (0,)), spread(a.dtype.type(2 if twice else 1))
     for i in range(a.shape[0]):
-        for j in range(i):
-            for lane in range(width):
-                a[j, i, lane] = a[i, j, lane]
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _times(a, b, out, lower):
-    """`a b` for full `a (n, n, lanes)` and columns `b (n, columns, lanes)`; `lower` leaves out columns beyond the row.
-
-    Four terms at a time, so that `out` is read and written a quarter as often.
-    """
-    n, all_columns, width = b.shape
-    fours = n - n % 4
-    for i in range(n):
-        columns = i + 1 if lower else all_columns
-        for c in range(columns):
-            for lane in range(width):
-                out[i, c, lane] = 0
-        for j in range(0, fours, 4):
-            for c in range(columns):
-                for lane in range(width):
-                    out[i, c, lane] += (
-                        a[i, j, lane] * b[j, c, lane]
-                        + a[i, j + 1, lane] * b[j + 1, c, lane]
-                        + a[i, j + 2, lane] * b[j + 2, c, lane]
-                        + a[i, j + 3, lane] * b[j + 3, c, lane]
-                    )
-        for j in range(fours, n):
-            for c in range(columns):
-                for lane in range(width):
-                    out[i, c, lane] += a[i, j, lane] * b[j, c, lane]
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _matrix_gradient(a, x, h, squared, grad_log, grad_trace):
-    """`g M^-1 - t squared - (H X^T + X H^T)/2`, lower triangles, into `squared`."""
-    n, columns, width = x.shape
-    half = a.dtype.type(0.5)
-    for i in range(n):
         for j in range(i + 1):
-            for lane in range(width):
-                squared[i, j, lane] = grad_log[lane] * a[i, j, lane] - grad_trace[lane] * squared[i, j, lane]
-        for c in range(columns):
-            for j in range(i + 1):
-                for lane in range(width):
-                    squared[i, j, lane] -= half * (h[i, c, lane] * x[j, c, lane] + h[j, c, lane] * x[i, c, lane])
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _run(lane, lanes, first, units):
-    """The row and unit that a lane stands for, and how many lanes from it on lie in the same row.
-
-    Unsigned, so that the compiler need not think of indices that count from the end, and loops stay vectorised.
-    """
-    place = first + np.int64(lane)
-    unit = place % units
-    return np.uint64(place // units), np.uint64(unit), np.uint64(min(lanes - np.int64(lane), units - unit))
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _load_columns(source, target, first, lanes):
-    """Columns of this block's lanes, from (rows, n, columns, units) to (n, columns, LANES)."""
-    units = source.shape[3]
-    lane = np.uint64(0)
-    while lane < lanes:
-        r, u, m = _run(lane, lanes, first, units)
-        for i in range(target.shape[0]):
-            for c in range(target.shape[1]):
-                for q in range(m):
-                    target[i, c, lane + q] = source[r, i, c, u + q]
-        lane += m
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _store_columns(source, target, first, lanes):
-    units = target.shape[3]
-    lane = np.uint64(0)
-    while lane < lanes:
-        r, u, m = _run(lane, lanes, first, units)
-        for i in range(source.shape[0]):
-            for c in range(source.shape[1]):
-                for q in range(m):
-                    target[r, i, c, u + q] = source[i, c, lane + q]
-        lane += m
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _load_packed(source, target, first, lanes):
-    """Lower triangles of this block's lanes, from (rows, pairs, units) to (n, n, LANES)."""
-    units = source.shape[2]
-    lane = np.uint64(0)
-    while lane < lanes:
-        r, u, m = _run(lane, lanes, first, units)
-        for i in range(target.shape[0]):
-            for j in range(i + 1):
-                for q in range(m):
-                    target[i, j, lane + q] = source[r, i * (i + 1) // 2 + j, u + q]
-        lane += m
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _store_packed(source, target, first, lanes):
-    units = target.shape[2]
-    lane = np.uint64(0)
-    while lane < lanes:
-        r, u, m = _run(lane, lanes, first, units)
-        for i in range(source.shape[0]):
-            for j in range(i + 1):
-                for q in range(m):
-                    target[r, i * (i + 1) // 2 + j, u + q] = source[i, j, lane + q]
-        lane += m
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _load_precision(precision, target, first, lanes):
-    """The prior precision of each lane: full matrices from (pairs, units), or their diagonals from (d, units)."""
-    units = precision.shape[1]
-    n = target.shape[0]
-    lane = np.uint64(0)
-    while lane < lanes:
-        _, u, m = _run(lane, lanes, first, units)
-        if precision.shape[0] == n:
-            for i in range(n):
-                for q in range(m):
-                    target[i, 0, lane + q] = precision[i, u + q]
-        else:
-            for i in range(n):
-                for j in range(i + 1):
-                    for q in range(m):
-                        target[i, j, lane + q] = precision[i * (i + 1) // 2 + j, u + q]
-        lane += m
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _sandwich(a, p, is_diagonal, half, out):
-    """The lower triangles of `a p a`; `half` is room for `p a`."""
-    n, _, width = a.shape
-    if is_diagonal:
-        for i in range(n):
-            for j in range(n):
-                for lane in range(width):
-                    half[i, j, lane] = p[i, 0, lane] * a[i, j, lane]
-    else:
-        _mirror(p)
-        _times(p, a, half, False)
-    _times(a, half, out, True)
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _load_values(source, target, first, lanes):
-    units = source.shape[1]
-    lane = np.uint64(0)
-    while lane < lanes:
-        r, u, m = _run(lane, lanes, first, units)
-        for q in range(m):
-            target[lane + q] = source[r, u + q]
-        lane += m
-
-
-@numba.njit(**_COMPILED)
-@no_type_check
-def _store_values(source, target, first, lanes):
-    units = target.shape[1]
-    lane = np.uint64(0)
-    while lane < lanes:
-        r, u, m = _run(lane, lanes, first, units)
-        for q in range(m):
-            target[r, u + q] = source[lane + q]
-        lane += m
+            total = g * get(a, (i, j)) - t * get(squared, (i, j))
+            for c in range(x.shape[1]):
+                total = total - half * (get(h, (i, c)) * get(x, (j, c)) + get(h, (j, c)) * get(x, (i, c)))
+            put(squared, (i, j), total if i == j else total * times)
 
 
 # --- function space: M = I + diag(s) gram diag(s) --------------------------------------------------------------------
@@ -357,39 +336,37 @@ def _store_values(source, target, first, lanes):
 @numba.njit(**_COMPILED)
 @no_type_check
 def invert_scaled(gram, scale, right, inverse, solution, log_determinant, excess_trace, health):
-    _, n, columns, units = right.shape
+    rows, n, columns, units = right.shape
+    one = spread(gram.dtype.type(1))
     a = np.zeros((n, n, LANES), gram.dtype)
+    packed = np.empty((inverse.shape[1], LANES), gram.dtype)
+    s = np.zeros((n, LANES), gram.dtype)
     b = np.zeros((n, columns, LANES), gram.dtype)
-    x = np.empty((n, columns, LANES), gram.dtype)
-    trace = np.zeros(LANES, gram.dtype)
-    good = np.empty(LANES, gram.dtype)
-    count = right.shape[0] * units
-    for first in range(0, count, LANES):
-        lanes = min(LANES, count - first)
-        lane = np.uint64(0)
-        while lane < lanes:
-            r, u, m = _run(lane, lanes, first, units)
-            for i in range(n):
-                for j in range(i + 1):
-                    for q in range(m):
-                        a[i, j, lane + q] = gram[r, i, j, u + q] * scale[r, i, u + q] * scale[r, j, u + q]
-            lane += m
+    x = np.zeros((n, columns, LANES), gram.dtype)
+    logs = np.zeros((1, LANES), gram.dtype)
+    trace = np.zeros((1, LANES), gram.dtype)
+    good = np.zeros((1, LANES), gram.dtype)
+    for first in range(0, rows * units, LANES):
         for i in range(n):
-            for lane in range(LANES):
-                a[i, i, lane] += 1
-        _load_columns(right, b, first, lanes)
-        logs = _invert(a, good)
-        _mirror(a)
-        _times(a, b, x, False)
-        trace[:] = 0
+            _load(gram.reshape(rows, n * n, units), a.reshape(n * n, LANES), first, i * n, i * n + i + 1)
+        _load(scale, s, first, 0, n)
+        _load(right.reshape(rows, n * columns, units), b.reshape(n * columns, LANES), first, 0, n * columns)
         for i in range(n):
-            for lane in range(LANES):
-                trace[lane] += a[i, i, lane] - 1
-        _store_packed(a, inverse, first, lanes)
-        _store_columns(x, solution, first, lanes)
-        _store_values(logs, log_determinant, first, lanes)
-        _store_values(trace, excess_trace, first, lanes)
-        _store_values(good, health, first, lanes)
+            for j in range(i + 1):
+                put(a, (i, j), get(a, (i, j)) * get(s, (i,)) * get(s, (j,)))
+            put(a, (i, i), get(a, (i, i)) + one)
+        _invert(a, good[0], logs[0])
+        _multiply(a, b, x, False)
+        total = get(a, (0, 0)) - one
+        for i in range(1, n):
+            total = total + (get(a, (i, i)) - one)
+        put(trace, (0,), total)
+        _pack(a, packed)
+        _store(packed, inverse, first)
+        _store(x.reshape(n * columns, LANES), solution.reshape(rows, n * columns, units), first)
+        _store(logs, log_determinant.reshape(rows, 1, units), first)
+        _store(trace, excess_trace.reshape(rows, 1, units), first)
+        _store(good, health.reshape(rows, 1, units), first)
 
 
 @numba.njit(**_COMPILED)
@@ -397,53 +374,45 @@ def invert_scaled(gram, scale, right, inverse, solution, log_determinant, excess
 def differentiate_scaled(
     inverse, scale, right, solution, grad_solution, grad_log, grad_trace, grad_gram, grad_scale, grad_right
 ):
-    _, n, columns, units = right.shape
-    half = inverse.dtype.type(0.5)
+    rows, n, columns, units = right.shape
+    half = spread(inverse.dtype.type(0.5))
     a = np.zeros((n, n, LANES), inverse.dtype)
-    e = np.empty((n, n, LANES), inverse.dtype)
+    e = np.zeros((n, n, LANES), inverse.dtype)
+    packed = np.zeros((inverse.shape[1], LANES), inverse.dtype)
     b = np.zeros((n, columns, LANES), inverse.dtype)
     g = np.zeros((n, columns, LANES), inverse.dtype)
-    h = np.empty((n, columns, LANES), inverse.dtype)
+    h = np.zeros((n, columns, LANES), inverse.dtype)
     x = np.zeros((n, columns, LANES), inverse.dtype)
-    logs = np.zeros(LANES, inverse.dtype)
-    traces = np.zeros(LANES, inverse.dtype)
-    excess = np.empty((n, LANES), inverse.dtype)
-    count = right.shape[0] * units
-    for first in range(0, count, LANES):
-        lanes = min(LANES, count - first)
-        _load_packed(inverse, a, first, lanes)
-        _load_columns(right, b, first, lanes)
-        _load_columns(solution, x, first, lanes)
-        _load_columns(grad_solution, g, first, lanes)
-        _load_values(grad_log, logs, first, lanes)
-        _load_values(grad_trace, traces, first, lanes)
-        _mirror(a)
-        _times(a, g, h, False)
-        _times(a, a, e, True)
-        _matrix_gradient(a, x, h, e, logs, traces)
+    s = np.zeros((n, LANES), inverse.dtype)
+    excess = np.zeros((n, LANES), inverse.dtype)
+    logs = np.zeros((1, LANES), inverse.dtype)
+    traces = np.zeros((1, LANES), inverse.dtype)
+    for first in range(0, rows * units, LANES):
+        _load(inverse, packed, first, 0, packed.shape[0])
+        _unpack(packed, a)
+        _load(scale, s, first, 0, n)
+        for source, target in ((right, b), (solution, x), (grad_solution, g)):
+            _load(source.reshape(rows, n * columns, units), target.reshape(n * columns, LANES), first, 0, n * columns)
+        _load(grad_log.reshape(rows, 1, units), logs, first, 0, 1)
+        _load(grad_trace.reshape(rows, 1, units), traces, first, 0, 1)
+        _multiply(a, g, h, False)
+        _multiply(a, a, e, True)
+        _matrix_gradient(a, x, h, e, logs, traces, False)
         # diag(E (M - I)): E M needs no product with M, since M X = B and M H = G
         for i in range(n):
-            for lane in range(LANES):
-                excess[i, lane] = logs[lane] - traces[lane] * a[i, i, lane] - e[i, i, lane]
+            total = get(logs, (0,)) - get(traces, (0,)) * get(a, (i, i)) - get(e, (i, i))
             for c in range(columns):
-                for lane in range(LANES):
-                    excess[i, lane] -= half * (h[i, c, lane] * b[i, c, lane] + x[i, c, lane] * g[i, c, lane])
-        lane = np.uint64(0)
-        while lane < lanes:
-            r, u, m = _run(lane, lanes, first, units)
-            for i in range(n):
-                for q in range(m):
-                    s = scale[r, i, u + q]
-                    grad_scale[r, i, u + q] = 2 * excess[i, lane + q] / s if s > 0 else 0
-                for j in range(i + 1):
-                    for q in range(m):
-                        e[i, j, lane + q] *= scale[r, i, u + q] * scale[r, j, u + q]
-                    for q in range(m):
-                        grad_gram[r, i, j, u + q] = e[i, j, lane + q]
-                    for q in range(m):
-                        grad_gram[r, j, i, u + q] = e[i, j, lane + q]
-            lane += m
-        _store_columns(h, grad_right, first, lanes)
+                total = total - half * (get(h, (i, c)) * get(b, (i, c)) + get(x, (i, c)) * get(g, (i, c)))
+            put(excess, (i,), total + total)
+            for lane in range(LANES):
+                excess[i, lane] = excess[i, lane] / s[i, lane] if s[i, lane] > 0 else 0
+            for j in range(i + 1):
+                element = get(e, (i, j)) * get(s, (i,)) * get(s, (j,))
+                put(e, (i, j), element)
+                put(e, (j, i), element)
+        _store(e.reshape(n * n, LANES), grad_gram.reshape(rows, n * n, units), first)
+        _store(excess, grad_scale, first)
+        _store(h.reshape(n * columns, LANES), grad_right.reshape(rows, n * columns, units), first)
 
 
 # --- weight space: Q = precision + gram ------------------------------------------------------------------------------
@@ -451,76 +420,94 @@ def differentiate_scaled(
 
 @numba.njit(**_COMPILED)
 @no_type_check
+def _load_precision(precision, target, first, rows):
+    """The prior's precision of each lane, from (elements, units); the same in every row."""
+    elements, units = precision.shape
+    lane = np.uint64(0)
+    while lane < LANES and first + lane < rows * units:
+        _, unit, length = _run(lane, first, rows * units, units)
+        for e in range(np.uint64(elements)):
+            for q in range(length):
+                target[e, lane + q] = precision[e, unit + q]
+        lane += length
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
 def invert_added(precision, inverse, right, solution, log_determinant, trace, health):
-    _, n, columns, units = right.shape
+    rows, n, columns, units = right.shape
+    diagonal = precision.shape[0] == n
+    one, two = spread(inverse.dtype.type(1)), spread(inverse.dtype.type(2))
     a = np.zeros((n, n, LANES), inverse.dtype)
-    is_diagonal = precision.shape[0] == n
-    p = np.zeros((n, 1 if is_diagonal else n, LANES), inverse.dtype)
+    packed = np.zeros((inverse.shape[1], LANES), inverse.dtype)
+    p = np.zeros((precision.shape[0], LANES), inverse.dtype)
     b = np.zeros((n, columns, LANES), inverse.dtype)
-    x = np.empty((n, columns, LANES), inverse.dtype)
-    traces = np.zeros(LANES, inverse.dtype)
-    good = np.empty(LANES, inverse.dtype)
-    count = solution.shape[0] * units
-    for first in range(0, count, LANES):
-        lanes = min(LANES, count - first)
-        _load_packed(inverse, a, first, lanes)
-        _load_precision(precision, p, first, lanes)
-        _load_columns(right, b, first, lanes)
+    x = np.zeros((n, columns, LANES), inverse.dtype)
+    logs = np.zeros((1, LANES), inverse.dtype)
+    traces = np.zeros((1, LANES), inverse.dtype)
+    good = np.zeros((1, LANES), inverse.dtype)
+    for first in range(0, rows * units, LANES):
+        _load(inverse, packed, first, 0, packed.shape[0])
+        _unpack(packed, a)
+        _load_precision(precision, p, first, rows)
+        _load(right.reshape(rows, n * columns, units), b.reshape(n * columns, LANES), first, 0, n * columns)
         for i in range(n):
-            for j in range(i if is_diagonal else 0, i + 1):
-                for lane in range(LANES):
-                    a[i, j, lane] += p[i, 0 if is_diagonal else j, lane]
-        logs = _invert(a, good)
-        traces[:] = 0
-        for i in range(n):
-            if not is_diagonal:
+            for j in range(i if diagonal else 0, i + 1):
+                put(a, (i, j), get(a, (i, j)) + get(p, (i if diagonal else i * (i + 1) // 2 + j,)))
+        _invert(a, good[0], logs[0])
+        total = get(a, (0, 0)) * get(p, (0,)) - one
+        for i in range(1, n):
+            if not diagonal:
                 for j in range(i):
-                    for lane in range(LANES):
-                        traces[lane] += 2 * a[i, j, lane] * p[i, j, lane]
-            for lane in range(LANES):
-                traces[lane] += a[i, i, lane] * p[i, 0 if is_diagonal else i, lane] - 1
-        _mirror(a)
-        _times(a, b, x, False)
-        _store_packed(a, inverse, first, lanes)
-        _store_columns(x, solution, first, lanes)
-        _store_values(logs, log_determinant, first, lanes)
-        _store_values(traces, trace, first, lanes)
-        _store_values(good, health, first, lanes)
+                    total = total + two * get(a, (i, j)) * get(p, (i * (i + 1) // 2 + j,))
+            total = total + (get(a, (i, i)) * get(p, (i if diagonal else i * (i + 1) // 2 + i,)) - one)
+        put(traces, (0,), total)
+        _multiply(a, b, x, False)
+        _pack(a, packed)
+        _store(packed, inverse, first)
+        _store(x.reshape(n * columns, LANES), solution.reshape(rows, n * columns, units), first)
+        _store(logs, log_determinant.reshape(rows, 1, units), first)
+        _store(traces, trace.reshape(rows, 1, units), first)
+        _store(good, health.reshape(rows, 1, units), first)
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
 def differentiate_added(precision, inverse, solution, grad_solution, grad_log, grad_trace, grad_gram, grad_right):
-    _, n, columns, units = solution.shape
+    rows, n, columns, units = solution.shape
+    diagonal = precision.shape[0] == n
     a = np.zeros((n, n, LANES), inverse.dtype)
-    is_diagonal = precision.shape[0] == n
-    p = np.zeros((n, 1 if is_diagonal else n, LANES), inverse.dtype)
-    e = np.empty((n, n, LANES), inverse.dtype)
+    e = np.zeros((n, n, LANES), inverse.dtype)
+    weighted = np.zeros((n, n, LANES), inverse.dtype)
+    packed = np.zeros((inverse.shape[1], LANES), inverse.dtype)
+    p = np.zeros((precision.shape[0], LANES), inverse.dtype)
+    full = np.zeros((1 if diagonal else n, n, LANES), inverse.dtype)
     g = np.zeros((n, columns, LANES), inverse.dtype)
-    h = np.empty((n, columns, LANES), inverse.dtype)
+    h = np.zeros((n, columns, LANES), inverse.dtype)
     x = np.zeros((n, columns, LANES), inverse.dtype)
-    logs = np.zeros(LANES, inverse.dtype)
-    traces = np.zeros(LANES, inverse.dtype)
-    weighted = np.empty((n, n, LANES), inverse.dtype)
-    count = solution.shape[0] * units
-    for first in range(0, count, LANES):
-        lanes = min(LANES, count - first)
-        _load_packed(inverse, a, first, lanes)
-        _load_precision(precision, p, first, lanes)
-        _load_columns(solution, x, first, lanes)
-        _load_columns(grad_solution, g, first, lanes)
-        _load_values(grad_log, logs, first, lanes)
-        _load_values(grad_trace, traces, first, lanes)
-        _mirror(a)
-        _times(a, g, h, False)
-        _sandwich(a, p, is_diagonal, weighted, e)
-        _matrix_gradient(a, x, h, e, logs, traces)
-        for i in range(n):
-            for j in range(i):
-                for lane in range(LANES):
-                    e[i, j, lane] *= 2
-        _store_packed(e, grad_gram, first, lanes)
-        _store_columns(h, grad_right, first, lanes)
+    logs = np.zeros((1, LANES), inverse.dtype)
+    traces = np.zeros((1, LANES), inverse.dtype)
+    for first in range(0, rows * units, LANES):
+        _load(inverse, packed, first, 0, packed.shape[0])
+        _unpack(packed, a)
+        _load_precision(precision, p, first, rows)
+        for source, target in ((solution, x), (grad_solution, g)):
+            _load(source.reshape(rows, n * columns, units), target.reshape(n * columns, LANES), first, 0, n * columns)
+        _load(grad_log.reshape(rows, 1, units), logs, first, 0, 1)
+        _load(grad_trace.reshape(rows, 1, units), traces, first, 0, 1)
+        _multiply(a, g, h, False)
+        if diagonal:
+            for i in range(n):
+                for j in range(n):
+                    put(weighted, (i, j), get(p, (i,)) * get(a, (i, j)))
+        else:
+            _unpack(p, full)
+            _multiply(full, a, weighted, False)
+        _multiply(a, weighted, e, True)
+        _matrix_gradient(a, x, h, e, logs, traces, True)
+        _pack(e, packed)
+        _store(packed, grad_gram, first)
+        _store(h.reshape(n * columns, LANES), grad_right.reshape(rows, n * columns, units), first)
 
 
 @numba.njit(**_COMPILED)

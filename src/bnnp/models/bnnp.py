@@ -208,14 +208,15 @@ class BNNP(nn.Module):
         h = context.x.unsqueeze(1)
         for layer in range(self.network.num_layers):
             prior = self.prior.layer(layer, whitened)
-            phi, seen = self._evidence(layer, context, h)
+            features = self.network.features(layer, h)
+            phi, seen = self._evidence(layer, context, h, features)
             draws = self._draws(layer, phi, num_samples, random)
             update = self._update(layer, prior, phi, seen, draws)
             if self.prior.couples_layers:
                 whitened.append(update.whitened)
             weights.append(self.prior.from_units(layer, prior.mean + update.centred))
             kls.append(update.kl.sum(-1))
-            h = self.network.features(layer, h) @ weights[-1]
+            h = features @ weights[-1]
         return InferredWeights(weights, kls, h)
 
     def log_density(
@@ -227,7 +228,8 @@ class BNNP(nn.Module):
         h = context.x.unsqueeze(1)
         for layer, w in enumerate(weights):
             prior = self.prior.layer(layer, whitened)
-            phi, seen = self._evidence(layer, context, h)
+            features = self.network.features(layer, h)
+            phi, seen = self._evidence(layer, context, h, features)
             units = self.prior.to_units(w)
             v = prior.whiten(units)
             zeros = UpdateNoise(torch.zeros_like(v), torch.zeros(*v.shape[:-1], phi.shape[-2], dtype=v.dtype))
@@ -236,7 +238,7 @@ class BNNP(nn.Module):
             log_prior = priors.base.standard_normal_log_prob(v).sum(-1) - prior.log_determinant()
             total = total + log_prior - 0.5 * misfit - update.log_evidence.sum(-1)
             whitened.append(v)
-            h = self.network.features(layer, h) @ w
+            h = features @ w
         return total
 
     def log_likelihood(
@@ -254,13 +256,12 @@ class BNNP(nn.Module):
     def _log_prob(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         return self.likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)
 
-    def _evidence(self, layer: int, context: TaskBatch, h: Tensor) -> tuple[Tensor, Observations]:
+    def _evidence(self, layer: int, context: TaskBatch, h: Tensor, features: Tensor) -> tuple[Tensor, Observations]:
         """Features and pseudo-observations of a layer, in the units that the prior keeps independent."""
-        phi = self.network.features(layer, h)
         seen = with_missing(self._observations(layer, context, h), context.mask)
         if self.prior.couples_outputs:
-            return _block_features(phi, seen.y.shape[-2]), _joined(seen)
-        return phi, seen
+            return _block_features(features, seen.y.shape[-2]), _joined(seen)
+        return features, seen
 
     def _observations(self, layer: int, context: TaskBatch, h: Tensor) -> Observations:
         if layer == len(self.layers):

@@ -26,6 +26,8 @@ class Learnable(nn.Module):
     def forward(self) -> Float[Tensor, "*shape"]:
         if self.mask is None or self.fixed is None:
             return self.value
+        if not self.value.requires_grad:
+            return self.fixed
         return torch.where(self.mask, self.value, self.fixed)
 
     def set_learnable(self, mask: Bool[Tensor, "*shape"]) -> None:

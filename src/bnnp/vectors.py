@@ -1,0 +1,138 @@
+"""Vectors of numbers for compiled loops: `get` and `put` them in arrays, and calculate with them by `+ - * /` and `-x`.
+
+A compiler vectorises a loop over a handful of numbers badly, since it must fear that arrays overlap, and it does not
+keep sums in registers. With these a loop over many small matrices at once reads like a loop over one.
+
+Compiled functions are cached by the date of their own file: touch `loops.py` after a change here.
+"""
+
+import operator
+from typing import no_type_check
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+
+LANES = 16
+"""Numbers in a vector: as many float32 as the longest registers of today's CPUs hold. Others take several."""
+_EXACT = ["contract"]  # a product and a sum may be rounded once; values that are not finite stay visible
+
+
+class Vector(types.Type):
+    """`LANES` numbers of one kind."""
+
+    def __init__(self, dtype: types.Type):
+        self.dtype = dtype
+        super().__init__(name=f"Vector({dtype})")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager, kind):
+        number = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}[kind.dtype]
+        super().__init__(manager, kind, ir.VectorType(number, LANES))
+
+
+@intrinsic
+@no_type_check
+def get(_, array, index):
+    """The numbers from `array[index]` on, of a contiguous array; an index may leave out the last axes."""
+
+    def generate(context, builder, signature, arguments):
+        pointer, alignment = _place(context, builder, signature.args, arguments)
+        vector = builder.load(pointer)
+        vector.align = alignment
+        return vector
+
+    return Vector(array.dtype)(array, index), no_type_check(generate)
+
+
+@intrinsic
+@no_type_check
+def put(_, array, index, vector):
+    """Write what `get` reads."""
+
+    def generate(context, builder, signature, arguments):
+        pointer, alignment = _place(context, builder, signature.args, arguments)
+        builder.store(arguments[2], pointer).align = alignment
+        return context.get_dummy_value()
+
+    return types.void(array, index, vector), no_type_check(generate)
+
+
+@intrinsic
+@no_type_check
+def spread(_, number):
+    """A vector of equal numbers."""
+
+    def generate(context, builder, signature, arguments):
+        kind = context.get_value_type(signature.return_type)
+        one = builder.insert_element(ir.Constant(kind, ir.Undefined), arguments[0], ir.IntType(32)(0))
+        return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+
+    return Vector(number)(number), no_type_check(generate)
+
+
+@intrinsic
+@no_type_check
+def lesser(_, x, y):
+    """The lesser of two numbers in every lane; `y` where they cannot be compared."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.select(builder.fcmp_ordered("<", *arguments), *arguments)
+
+    return x(x, y), no_type_check(generate)
+
+
+def _place(context, builder, kinds, arguments):
+    """The address of the first number, and its alignment."""
+    array = context.make_array(kinds[0])(context, builder, arguments[0])
+    sizes = cgutils.unpack_tuple(builder, array.shape)
+    parts = cgutils.unpack_tuple(builder, arguments[1])
+    parts = [context.cast(builder, part, kind, types.intp) for part, kind in zip(parts, kinds[1].types, strict=True)]
+    parts += [ir.IntType(64)(0)] * (len(sizes) - len(parts))
+    offset = parts[0]
+    for size, part in zip(sizes[1:], parts[1:], strict=True):
+        offset = builder.add(builder.mul(offset, size), part)
+    vector = context.get_value_type(Vector(kinds[0].dtype))
+    pointer = builder.bitcast(builder.gep(array.data, [offset]), vector.as_pointer())
+    return pointer, context.get_abi_sizeof(vector.element)
+
+
+def _define(symbol, instruction):
+    @type_callable(symbol)
+    @no_type_check
+    def typing(_):
+        def same_kind(x, y):
+            return x if isinstance(x, Vector) and x == y else None
+
+        return no_type_check(same_kind)
+
+    @lower_builtin(symbol, Vector, Vector)
+    @no_type_check
+    def generate(_, builder, signature, arguments):
+        return getattr(builder, instruction)(*arguments, flags=_EXACT)
+
+
+for _symbol, _instruction in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
+    _define(_symbol, _instruction)
+
+
+@type_callable(operator.neg)
+@no_type_check
+def _type_negative(_):
+    def same_kind(x):
+        return x if isinstance(x, Vector) else None
+
+    return no_type_check(same_kind)
+
+
+@lower_builtin(operator.neg, Vector)
+@no_type_check
+def _generate_negative(_, builder, signature, arguments):
+    return builder.fneg(arguments[0])
