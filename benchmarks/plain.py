@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 import bnnp
+from bnnp.network import features_of_layer
 from bnnp.tasks.task import SplitBatch, TaskBatch
 
 
@@ -21,7 +22,7 @@ def infer(model: bnnp.BNNP, x: Tensor, y: Tensor, num_samples: int) -> tuple[lis
     mask = torch.ones(1, len(x), dtype=torch.bool)
     weights, kl = [], torch.zeros(())
     for layer in range(model.network.num_layers):
-        phi = model.network.features(layer, h)  # (samples, n, d)
+        phi = features_of_layer(model.network.program(x.expand(num_samples, -1, -1)), weights)  # (samples, n, d)
         seen = model._observations(layer, TaskBatch(x[None], y[None], mask), h[None])
         pseudo, precision = seen.y[0], seen.inverse_noise[0].square()  # (1, units, n)
         unit_prior = model.prior.layer(layer, [])

@@ -3,22 +3,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 import reference
 from bnnp.gaussian import (
+    NaturalParameters,
     Observations,
     UnitPrior,
     Update,
     UpdateNoise,
     condition,
+    condition_on,
     function_space,
+    log_density_at_sample,
     natural_parameters,
     posterior_moments,
     weight_space,
     with_missing,
 )
-from bnnp.inverse import FactorisationError
+from bnnp.inverse import FactorisationError, unpacked
 
 FORMS = [function_space, weight_space, condition]
 TASKS, SAMPLES, UNITS, D = 2, 3, 2, 4
@@ -103,13 +107,23 @@ def without_noise(p: Problem) -> Problem:
     return replace(p, noise=UpdateNoise(torch.zeros_like(p.noise.weights), torch.zeros_like(p.noise.points)))
 
 
+def natural(p: Problem) -> NaturalParameters:
+    return natural_parameters(p.prior.mean, p.phi, p.seen, p.noise.points)
+
+
+def only(p: Problem, points: slice) -> Problem:
+    """The problem with some of its points."""
+    seen = Observations(p.seen.y[..., points], p.seen.inverse_noise[..., points])
+    return Problem(p.prior, p.phi[:, :, points], seen, UpdateNoise(p.noise.weights, p.noise.points[..., points]))
+
+
 # --- closed forms ----------------------------------------------------------------------------------------------------
 
 
 @every_case
 def test_posterior_moments_are_the_papers(case):
     p = problem(case)
-    mean, covariance = posterior_moments(p.prior, natural_parameters(p.prior.mean, p.phi, p.seen))
+    mean, covariance = posterior_moments(p.prior, natural(p))
     mean, covariance = for_all_samples(mean), for_all_samples(covariance)
     for index, prior, phi, y, sd in units_of(p):
         m, s = reference.posterior(*prior, phi, y, sd)
@@ -120,28 +134,50 @@ def test_posterior_moments_are_the_papers(case):
 @every_case
 def test_natural_parameters_are_sums_over_points(case):
     p = problem(case)
-    natural = natural_parameters(p.prior.mean, p.phi, p.seen)
-    precision, shift, square = map(for_all_samples, (natural.precision, natural.shift, natural.square))
+    sums = natural(p)
+    parts = (unpacked(sums.precision), sums.shift.mT, sums.square, sums.noise.mT)
+    precision, shift, square, noise = map(for_all_samples, parts)
     for index, (mu, _), phi, y, sd in units_of(p):
         np.testing.assert_allclose(precision[index], phi.T @ np.diag(sd**-2) @ phi, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(shift[index], phi.T @ ((y - phi @ mu) / sd**2), rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(square[index], (((y - phi @ mu) / sd) ** 2).sum(), rtol=1e-10, atol=1e-10)
+        e = p.noise.points[index].numpy()
+        np.testing.assert_allclose(noise[index], phi.T @ (e / sd), rtol=1e-10, atol=1e-10)
 
 
 @every_case
 def test_natural_parameters_add_over_data(case):
     p = problem(case)
-    first, rest = slice(0, 1), slice(1, None)
-    parts = [
-        natural_parameters(
-            p.prior.mean, p.phi[:, :, part], Observations(p.seen.y[..., part], p.seen.inverse_noise[..., part])
-        )
-        for part in (first, rest)
-    ]
-    whole, added = natural_parameters(p.prior.mean, p.phi, p.seen), parts[0] + parts[1]
-    torch.testing.assert_close(added.precision, whole.precision, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(added.shift, whole.shift, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(added.square, whole.square, rtol=1e-10, atol=1e-10)
+    parts = [natural(only(p, part)) for part in (slice(0, 1), slice(1, None))]
+    whole, added = natural(p), parts[0] + parts[1]
+    for name in ("precision", "shift", "noise", "square"):
+        torch.testing.assert_close(getattr(added, name), getattr(whole, name), rtol=1e-10, atol=1e-10)
+
+
+@every_case
+def test_conditioning_on_sums_is_conditioning_on_points(case):
+    p = problem(case)
+    assert_same(condition_on(p.prior, natural(p), p.noise.weights), p.update(weight_space))
+
+
+@every_case
+def test_rest_and_points_are_all_points(case):
+    p = problem(case)
+    some, others = only(p, slice(0, 1)), only(p, slice(1, None))
+    update = weight_space(some.prior, some.phi, some.seen, some.noise, natural(others))
+    assert_same(update, p.update(weight_space))
+
+
+@every_case
+def test_density_at_the_sample_is_the_posteriors(case):
+    p = problem(case)
+    update = condition_on(p.prior, natural(p), p.noise.weights)
+    density = for_all_samples(log_density_at_sample(p.prior, update, natural(p)))
+    sample = weights(p, update)
+    for index, prior, phi, y, sd in units_of(p):
+        m, s = reference.posterior(*prior, phi, y, sd)
+        expected = scipy.stats.multivariate_normal(m, s).logpdf(sample[index])
+        np.testing.assert_allclose(density[index], expected, rtol=1e-9, atol=1e-9)
 
 
 @every_form

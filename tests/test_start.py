@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import bnnp
+from bnnp.network import features_of_layer
 from bnnp.priors import PRIORS
 from bnnp.priors.learnable import GaussianUnits
 from bnnp.priors.start import FIRST_SCALE, SLOPE, spread
@@ -56,11 +57,10 @@ def test_every_prior_starts_at_the_same_means_and_scales(prior):
 
 def test_hidden_activations_have_unit_size():
     model, x = started("unitwise", in_size=3, hidden=(20, 15, 10))
-    h = x
-    for layer, w in enumerate(mean_weights(model)[:-1]):
-        h = model.network.features(layer, h) @ w
-        if layer > 0:
-            assert float(h.std()) == pytest.approx(1, abs=1e-3)
+    weights = mean_weights(model)
+    for layer in (1, 2):
+        h = features_of_layer(model.network.program(x), weights[:layer]) @ weights[layer]
+        assert float(h.std()) == pytest.approx(1, abs=1e-3)
 
 
 def test_functions_have_the_scale_of_the_data():

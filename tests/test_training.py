@@ -14,6 +14,7 @@ import torch
 
 import bnnp
 from bnnp.files import read_tensors
+from bnnp.models import AmortisedModel
 from bnnp.objectives import PPAVI, Terms
 from bnnp.tasks import SplitBatch
 from bnnp.tasks.task import TaskBatch
@@ -23,7 +24,7 @@ from bnnp.training.optimiser import AveragedAdam, averaged
 FEW = PPAVI(num_samples=2)
 
 
-def model(seed: int = 0, **options) -> bnnp.BNNP:
+def model(seed: int = 0, **options) -> AmortisedModel:
     return bnnp.BNNP(1, 1, **{"hidden": (3,), "seed": seed, **options})
 
 
@@ -31,13 +32,13 @@ def small_sawtooth():
     return bnnp.tasks.sawtooth(points=(6, 9))
 
 
-def fit(start: bnnp.BNNP | None = None, **options) -> bnnp.FitResult:
+def fit(start: AmortisedModel | None = None, **options) -> bnnp.FitResult:
     arguments = {"objective": FEW, "steps": 7, "batch_size": 2, "progress": False, **options}
     tasks = arguments.pop("tasks", None) or small_sawtooth()
     return bnnp.fit(start if start is not None else model(), tasks, **arguments)
 
 
-def state(of: bnnp.BNNP) -> dict[str, torch.Tensor]:
+def state(of: AmortisedModel) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in of.state_dict().items()}
 
 
@@ -154,7 +155,7 @@ class Stop:
     def __init__(self, error: type[BaseException] | None = None, call: int = 0):
         self.error, self.call, self.calls = error, call, 0
 
-    def __call__(self, trained: bnnp.BNNP) -> dict[str, float]:
+    def __call__(self, trained: AmortisedModel) -> dict[str, float]:
         self.calls += 1
         if self.error is not None and self.calls == self.call:
             raise self.error
@@ -400,7 +401,7 @@ def test_a_factorisation_that_fails_is_a_divergence_too():
 # --- the prior -------------------------------------------------------------------------------------------------------
 
 
-def prior_moments(of: bnnp.BNNP) -> list[torch.Tensor]:
+def prior_moments(of: AmortisedModel) -> list[torch.Tensor]:
     with torch.no_grad():
         return [tensor.clone() for block in of.prior.blocks for tensor in (block.mean(), block.factor())]  # pyright: ignore
 
@@ -424,7 +425,7 @@ def test_only_the_learnable_share_of_a_prior_moves():
     assert moved(before, prior_moments(start)) == [True, True, False, False]
 
 
-def started(start: bnnp.BNNP, prior_start: str) -> bnnp.BNNP:
+def started(start: AmortisedModel, prior_start: str) -> AmortisedModel:
     """The model after a step that moves nothing, so that only the start shows."""
     return fit(start, steps=1, learning_rate=(0.0, 0.0), prior_start=prior_start).model
 

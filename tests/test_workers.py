@@ -10,7 +10,7 @@ import torch
 import bnnp
 from bnnp import inverse
 from bnnp._workers import in_parallel
-from bnnp.models import bnnp as bnnp_model
+from bnnp.models import amortised as bnnp_model
 from bnnp.objectives import PPAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate

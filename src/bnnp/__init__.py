@@ -4,7 +4,7 @@ from bnnp import evaluation, objectives, priors, tasks
 from bnnp.evaluation import Oracle, Scores, evaluate
 from bnnp.inverse import FactorisationError
 from bnnp.likelihoods import Bernoulli, Categorical, Gaussian
-from bnnp.models import BNNP, WeightPosterior, load, zoo_names
+from bnnp.models import BNAM, BNNP, AttBNNP, WeightPosterior, load, load_posterior, zoo_names
 from bnnp.network import Network
 from bnnp.prediction import Predictive
 from bnnp.training import FitResult, History, TrainingDiverged, fit
@@ -21,8 +21,11 @@ __all__ = [
     "Categorical",
     "Network",
     "BNNP",
+    "AttBNNP",
+    "BNAM",
     "WeightPosterior",
     "load",
+    "load_posterior",
     "zoo_names",
     # training
     "objectives",

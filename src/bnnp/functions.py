@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._shapes import Float, Tensor
-from bnnp.network import Network
+from bnnp.network import AnyNetwork
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import as_columns
 
@@ -20,7 +20,7 @@ class Function:
     Inputs and outputs are in the user's units; `link` takes the network's outputs to the mean of an observation.
     """
 
-    network: Network
+    network: AnyNetwork
     weights: tuple[Float[Tensor, "_d _out"], ...]
     standardiser: Standardiser
     link: Callable[[Tensor], Tensor]
@@ -33,7 +33,7 @@ class Function:
 
 
 def functions_of(
-    network: Network,
+    network: AnyNetwork,
     weights: Sequence[Float[Tensor, "samples _d _out"]],
     standardiser: Standardiser,
     link: Callable[[Tensor], Tensor],

@@ -16,14 +16,23 @@ padded batches are exact. No jitter is added. An update in float32 whose matrice
 (`inverse.FLOAT32_HEALTH`) is carried out in float64.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
+from typing import Any
 
 import torch
 
 from bnnp._shapes import Float, Tensor
-from bnnp.inverse import TooLargeForFloat32, solve_in_function_space, solve_in_weight_space, times_each
+from bnnp.inverse import (
+    TooLargeForFloat32,
+    solve_in_function_space,
+    solve_in_weight_space,
+    times_each,
+    unpacked,
+    weighted_gram,
+)
 
 
 @dataclass(frozen=True)
@@ -115,17 +124,39 @@ class Update:
 
 @dataclass(frozen=True)
 class NaturalParameters:
-    """The likelihood's share of a posterior's natural parameters, about the prior mean; they add over data.
+    """What points add to the natural parameters of every unit's posterior, about the prior mean. They add over data.
 
-    precision: `phi^T diag(1/s^2) phi`;  shift: `phi^T diag(1/s^2) (y - phi mu)`;  square: `|r|^2`.
+    precision: `phi^T D^2 phi`, packed;  shift: `phi^T D r`;  noise: `phi^T D e`, for the sample;  square: `|r|^2`.
     """
 
-    precision: Float[Tensor, "tasks samples units d d"]
-    shift: Float[Tensor, "tasks samples units d"]
-    square: Float[Tensor, "tasks samples units"]
+    precision: Float[Tensor, "tasks phi_samples pairs units"]
+    shift: Float[Tensor, "tasks phi_samples d units"]
+    noise: Float[Tensor, "tasks samples d units"]
+    square: Float[Tensor, "tasks phi_samples units"]
 
     def __add__(self, other: "NaturalParameters") -> "NaturalParameters":
-        return NaturalParameters(self.precision + other.precision, self.shift + other.shift, self.square + other.square)
+        return NaturalParameters(
+            self.precision + other.precision,
+            self.shift + other.shift,
+            self.noise + other.noise,
+            self.square + other.square,
+        )
+
+    @staticmethod
+    def joined(parts: Sequence["NaturalParameters"], shared: bool) -> "NaturalParameters":
+        """Those of all samples, from parts of them; `shared`: but for the noise they are the same for every sample."""
+        noise = torch.cat([part.noise for part in parts], dim=1)
+        if shared:
+            return replace(parts[0], noise=noise)
+        precision, shift, square = (
+            torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("precision", "shift", "square")
+        )
+        return NaturalParameters(precision, shift, noise, square)
+
+    def to(self, dtype: torch.dtype) -> "NaturalParameters":
+        return NaturalParameters(
+            self.precision.to(dtype), self.shift.to(dtype), self.noise.to(dtype), self.square.to(dtype)
+        )
 
 
 def condition(
@@ -142,12 +173,13 @@ def condition(
 
 def _in_float64_where_needed(form: Callable[..., Update]) -> Callable[..., Update]:
     @wraps(form)
-    def guarded(prior: UnitPrior, phi: Tensor, seen: Observations, noise: UpdateNoise) -> Update:
+    def guarded(prior: UnitPrior, phi: Tensor, *records: Any) -> Update:
         try:
-            return form(prior, phi, seen, noise)
+            return form(prior, phi, *records)
         except TooLargeForFloat32:
             double = torch.float64
-            return form(prior.to(double), phi.to(double), seen.to(double), noise.to(double)).to(phi.dtype)
+            in_double = [None if record is None else record.to(double) for record in records]
+            return form(prior.to(double), phi.to(double), *in_double).to(phi.dtype)
 
     return guarded
 
@@ -177,44 +209,91 @@ def function_space(
 
 @_in_float64_where_needed
 def weight_space(
-    prior: UnitPrior, phi: Float[Tensor, "tasks phi_samples points d"], seen: Observations, noise: UpdateNoise
+    prior: UnitPrior,
+    phi: Float[Tensor, "tasks phi_samples points d"],
+    seen: Observations,
+    noise: UpdateNoise,
+    rest: NaturalParameters | None = None,
 ) -> Update:
-    """The update through `Q`, a d x d matrix a unit."""
+    """The update through `Q`, a d x d matrix a unit.
+
+    rest: what other points add. It is a constant: derivatives are those of the points in `phi` alone.
+    """
     whitener = prior.whitener()
     precision = whitener.square() if prior.is_diagonal else whitener.mT @ whitener
     inverse_noise = seen.inverse_noise.mT
     residual = (seen.y.mT - _project(phi, prior.mean)) * inverse_noise
     shift = phi.mT @ (residual * inverse_noise)
     start = _times_each(whitener if prior.is_diagonal else whitener.mT, noise.weights).mT
-    drawn = start + shift - phi.mT @ (noise.points.mT * inverse_noise)
-    right = _columns(shift, drawn, phi.shape[1])
-    solutions, log_determinant, excess_trace = solve_in_weight_space(precision, phi, inverse_noise, right)
+    drawn = start - phi.mT @ (noise.points.mT * inverse_noise)
+    square = residual.square().sum(-2)
+    if rest is not None:
+        shift, drawn, square = shift + rest.shift, drawn - rest.noise, square + rest.square
+    right = _columns(shift, drawn + shift, phi.shape[1])
+    solutions, log_determinant, excess_trace = solve_in_weight_space(
+        precision, phi, inverse_noise, right, None if rest is None else rest.precision
+    )
     mean, centred = _from_columns(solutions)
     log_determinant = log_determinant + 2 * prior.log_determinants()
     kl = 0.5 * (excess_trace + _times_each(whitener, mean.mT).square().sum(-1) + log_determinant)
-    quadratic = residual.square().sum(-2) - (shift * mean).sum(-2)
-    return Update(centred.mT, kl, -0.5 * (quadratic + log_determinant), prior.factor)
+    return Update(centred.mT, kl, -0.5 * (square - (shift * mean).sum(-2) + log_determinant), prior.factor)
 
 
+@torch.no_grad()
 def natural_parameters(
     mean: Float[Tensor, "mean_tasks mean_samples units d"],
     phi: Float[Tensor, "tasks phi_samples points d"],
     seen: Observations,
+    noise: Float[Tensor, "tasks samples units points"],
 ) -> NaturalParameters:
-    """What a set of points adds to the natural parameters of every unit. `O(n d^2)` a unit."""
-    precision = phi.mT.unsqueeze(-3) @ (seen.inverse_noise.square().unsqueeze(-1) * phi.unsqueeze(-3))
-    residual = (seen.y - mean @ phi.mT) * seen.inverse_noise
-    return NaturalParameters(precision, (residual * seen.inverse_noise) @ phi, residual.square().sum(-1))
+    """What a set of points adds to the natural parameters of every unit. `O(n d^2)` a unit; no derivatives."""
+    inverse_noise = seen.inverse_noise.mT
+    residual = (seen.y.mT - _project(phi, mean)) * inverse_noise
+    return NaturalParameters(
+        weighted_gram(phi, inverse_noise),
+        phi.mT @ (residual * inverse_noise),
+        phi.mT @ (noise.mT * inverse_noise),
+        residual.square().sum(-2),
+    )
+
+
+def condition_on(prior: UnitPrior, natural: NaturalParameters, noise: Float[Tensor, "tasks samples units d"]) -> Update:
+    """Sample every unit's posterior from the sums over its data, in their precision."""
+    prior, v0 = prior.to(natural.shift.dtype), noise.to(natural.shift.dtype)
+    tasks, samples, d, units = natural.shift.shape
+    nothing = natural.shift.new_zeros(tasks, samples, units, 0)
+    no_points = UpdateNoise(v0, natural.shift.new_zeros(tasks, v0.shape[1], units, 0))
+    phi = natural.shift.new_zeros(tasks, samples, 0, d)
+    return weight_space(prior, phi, Observations(nothing, nothing), no_points, natural)
+
+
+def log_density_at_sample(
+    prior: UnitPrior, update: Update, natural: NaturalParameters
+) -> Float[Tensor, "tasks samples units"]:
+    """Log-density of every unit's posterior at its sample: prior times likelihood over evidence."""
+    centred = update.centred.mT
+    pairs = torch.tril_indices(centred.shape[-2], centred.shape[-2])
+    twice = torch.where(pairs[0] == pairs[1], 1.0, 2.0).to(centred)
+    products = centred[..., pairs[0], :] * centred[..., pairs[1], :] * twice[:, None]
+    misfit = natural.square - 2 * (centred * natural.shift).sum(-2) + (products * natural.precision).sum(-2)
+    return log_prior(update.whitened, prior) - 0.5 * misfit - update.log_evidence
+
+
+def log_prior(v: Float[Tensor, "*batch units d"], prior: UnitPrior) -> Float[Tensor, "*batch units"]:
+    """Log-density of the weights `mu + L v` of every unit."""
+    normal = -0.5 * (v.square().sum(-1) + v.shape[-1] * math.log(2 * math.pi))
+    return normal - prior.log_determinants().to(v.dtype)
 
 
 def posterior_moments(
     prior: UnitPrior, natural: NaturalParameters
 ) -> tuple[Float[Tensor, "tasks samples units d"], Float[Tensor, "tasks samples units d d"]]:
     """Mean and covariance of every unit's posterior, in full. For inspection: sampling needs neither."""
-    size = natural.shift.shape[-1]
+    size = natural.shift.shape[-2]
     eye = torch.eye(size, dtype=natural.shift.dtype, device=natural.shift.device)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(eye + whitened_precision(prior, natural.precision)))
-    shift = _times_each(prior.factor if prior.is_diagonal else prior.factor.mT, natural.shift)
+    whitened = whitened_precision(prior, unpacked(natural.precision))
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(eye + whitened))
+    shift = _times_each(prior.factor if prior.is_diagonal else prior.factor.mT, natural.shift.mT)
     mean = prior.mean + prior.scale((inverse @ shift.unsqueeze(-1)).squeeze(-1))
     factor = torch.diag_embed(prior.factor) if prior.is_diagonal else prior.factor
     return mean, factor @ inverse @ factor.mT

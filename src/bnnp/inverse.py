@@ -56,13 +56,44 @@ def solve_in_weight_space(
     phi: Float[Tensor, "tasks samples points d"],
     inverse_noise: Float[Tensor, "tasks noise_samples points units"],
     right: Float[Tensor, "tasks samples d columns units"],
+    rest: Float[Tensor, "tasks samples pairs units"] | None = None,
 ) -> tuple[
     Float[Tensor, "tasks samples d columns units"],
     Float[Tensor, "tasks samples units"],
     Float[Tensor, "tasks samples units"],
 ]:
-    """`Q^-1 right`, `log |Q|` and `tr(Lambda Q^-1) - d` for every unit: `Q = Lambda + phi^T D^2 phi`."""
-    return _WeightSpaceSolve.apply(precision, phi, inverse_noise, right)  # pyright: ignore
+    """`Q^-1 right`, `log |Q|` and `tr(Lambda Q^-1) - d` for every unit: `Q = Lambda + phi^T D^2 phi + rest`.
+
+    rest: Gram matrices of other points, packed as by `weighted_gram`; they have no derivative.
+    """
+    return _WeightSpaceSolve.apply(precision, phi, inverse_noise, right, rest)  # pyright: ignore
+
+
+@torch.no_grad()
+def weighted_gram(
+    phi: Float[Tensor, "tasks samples points d"], inverse_noise: Float[Tensor, "tasks noise_samples points units"]
+) -> Float[Tensor, "tasks samples pairs units"]:
+    """`phi^T D^2 phi` for every unit, packed by rows of the lower triangle. It has no derivative."""
+    batch = (phi.shape[0], phi.shape[1], inverse_noise.shape[-1])
+    rows, scale = _rows(phi), _rows_of_noise(inverse_noise, batch)
+    (count, n, d), units = rows.shape, batch[2]
+    gram = phi.new_empty(count, d * (d + 1) // 2, units)
+    back_end = _back_end(d, phi.device)
+
+    def work(chunks: list[slice]) -> None:
+        products = phi.new_empty(_longest(chunks), n, d * (d + 1) // 2)
+        for part in chunks:
+            here, weights, result = _cut(part, rows, scale, gram)
+            torch.bmm(back_end.pair_products(here, products[: len(here)]).mT, weights.square(), out=result)
+
+    in_parallel(work, _shares(count, max(n, units) * d * (d + 1) // 2, phi.device))
+    return gram.view(*batch[:2], *gram.shape[1:])
+
+
+def unpacked(packed: Float[Tensor, "tasks samples pairs units"]) -> Float[Tensor, "tasks samples units d d"]:
+    """Symmetric matrices from their packed form."""
+    whole = lapack.unpacked(packed.flatten(0, 1))
+    return whole.view(*packed.shape[:2], *whole.shape[1:])
 
 
 def times_each(
@@ -181,7 +212,9 @@ class _WeightSpaceSolve(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, precision: Tensor, phi: Tensor, inverse_noise: Tensor, right: Tensor):  # pyright: ignore
+    def forward(  # pyright: ignore
+        ctx, precision: Tensor, phi: Tensor, inverse_noise: Tensor, right: Tensor, rest: Tensor | None
+    ):
         batch = (phi.shape[0], phi.shape[1], precision.shape[0])
         rows, scale, columns = _rows(phi), _rows_of_noise(inverse_noise, batch), _rows(right)
         (count, n, d), units = rows.shape, precision.shape[0]
@@ -192,6 +225,7 @@ class _WeightSpaceSolve(torch.autograd.Function):
 
         back_end = _back_end(d, phi.device)
         outputs = (inverse, columns, solution, log_determinant, excess_trace, health)
+        others = None if rest is None else _rows(rest)
 
         def work(chunks: list[slice]) -> None:
             products = phi.new_empty(_longest(chunks), n, d * (d + 1) // 2)
@@ -199,6 +233,8 @@ class _WeightSpaceSolve(torch.autograd.Function):
                 here, weights, *results = _cut(part, rows, scale, *outputs)
                 pairs = back_end.pair_products(here, products[: len(here)])
                 torch.bmm(pairs.mT, weights.square(), out=results[0])
+                if others is not None:
+                    results[0] += others[part]
                 back_end.invert_added(prior, *results)
 
         in_parallel(work, _shares(count, max(n, units) * d * (d + 1) // 2, phi.device))
@@ -241,7 +277,7 @@ class _WeightSpaceSolve(torch.autograd.Function):
         grad_scale *= 2 * scale
         grad_noise = grad_scale.view(*batch[:2], n, units).sum_to_size(noise_shape)
         grad_precision = _whole_gradient(grad_prior, weighted, prior_shape) if ctx.needs_input_grad[0] else None
-        return grad_precision, grad_rows.view(phi_shape), grad_noise, grad_right.view(grad_solution.shape)
+        return grad_precision, grad_rows.view(phi_shape), grad_noise, grad_right.view(grad_solution.shape), None
 
 
 def _whole_gradient(grad_prior: Tensor, weighted: Tensor, shape: torch.Size) -> Tensor:

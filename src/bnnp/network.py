@@ -1,7 +1,8 @@
 """The plain network: sizes, nonlinearity, and the map from weights and inputs to outputs. It holds no parameters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch.nn import functional
@@ -16,6 +17,38 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": functional.softplus,
     "identity": lambda h: h,
 }
+
+
+Program = Generator[Tensor, Tensor, Tensor]
+"""A network in the making: it yields the features of one linear layer after the other, is sent that layer's outputs,
+and returns its own. Who runs it decides what a linear layer is: a product with weights, given or to be inferred."""
+
+
+@runtime_checkable
+class AnyNetwork(Protocol):
+    """What the library asks of a network: a pure function of the weights of its linear layers, and of inputs.
+
+    mixes_points: whether outputs at one input depend on the other inputs.
+    """
+
+    @property
+    def sizes(self) -> tuple[int, ...]: ...
+
+    @property
+    def weight_shapes(self) -> list[tuple[int, int]]: ...
+
+    @property
+    def num_layers(self) -> int: ...
+
+    @property
+    def num_weights(self) -> int: ...
+
+    @property
+    def mixes_points(self) -> bool: ...
+
+    def program(self, x: Tensor, mask: Tensor | None = None) -> Program: ...
+
+    def __call__(self, weights: Sequence[Tensor], x: Tensor, mask: Tensor | None = None) -> Tensor: ...
 
 
 def activation_by_name(name: str) -> Callable[[Tensor], Tensor]:
@@ -46,6 +79,10 @@ class Network:
             activation_by_name(self.activation)
 
     @property
+    def mixes_points(self) -> bool:
+        return False
+
+    @property
     def num_layers(self) -> int:
         return len(self.sizes) - 1
 
@@ -57,17 +94,46 @@ class Network:
     def num_weights(self) -> int:
         return sum(d * out for d, out in self.weight_shapes)
 
-    def features(self, layer: int, h: Float[Tensor, "*batch points h"]) -> Float[Tensor, "*batch points d"]:
-        """The input of a layer: activations after the nonlinearity, with a constant 1 for the bias."""
-        if layer > 0:
-            h = (activation_by_name(self.activation) if isinstance(self.activation, str) else self.activation)(h)
-        return functional.pad(h, (0, 1), value=1.0)
+    def program(self, x: Float[Tensor, "*batch points x"], mask: Tensor | None = None) -> Program:
+        """The network, one linear layer after the other. Points do not see each other, so that no mask is needed."""
+        activation = activation_by_name(self.activation) if isinstance(self.activation, str) else self.activation
+        h = yield with_bias(x)
+        for _ in range(self.num_layers - 1):
+            h = yield with_bias(activation(h))
+        return h
 
     def __call__(
-        self, weights: Sequence[Float[Tensor, "*#batch _d _out"]], x: Float[Tensor, "*#batch points x"]
+        self,
+        weights: Sequence[Float[Tensor, "*#batch _d _out"]],
+        x: Float[Tensor, "*#batch points x"],
+        mask: Tensor | None = None,
     ) -> Float[Tensor, "*all points y"]:
         """Outputs at `x`, for any leading axes that broadcast."""
-        h = x
-        for layer, w in enumerate(weights):
-            h = self.features(layer, h) @ w
-        return h
+        return run(self.program(x), lambda layer, features: features @ weights[layer])
+
+
+def with_bias(h: Float[Tensor, "*batch points h"]) -> Float[Tensor, "*batch points d"]:
+    """The features of a linear layer: its inputs and a constant 1 for the bias."""
+    return functional.pad(h, (0, 1), value=1.0)
+
+
+def run(program: Program, layer_outputs: Callable[[int, Tensor], Tensor]) -> Tensor:
+    """What a network returns if `layer_outputs(layer, features)` are the outputs of its linear layers."""
+    features = next(program)
+    layer = 0
+    while True:
+        try:
+            features = program.send(layer_outputs(layer, features))
+        except StopIteration as end:
+            return end.value
+        layer += 1
+
+
+def features_of_layer(
+    program: Program, weights: Sequence[Float[Tensor, "*#batch _d _out"]]
+) -> Float[Tensor, "*batch points d"]:
+    """What comes to the linear layer after those whose weights are given (paper, Algorithm 2, partial forward pass)."""
+    features = next(program)
+    for w in weights:
+        features = program.send(features @ w)
+    return features

@@ -12,7 +12,7 @@ from bnnp._random import Seed, as_generator
 from bnnp._shapes import Float, Tensor
 from bnnp._workers import in_parallel
 from bnnp.likelihoods import Categorical, Likelihood
-from bnnp.network import Network
+from bnnp.network import AnyNetwork
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import as_columns
 
@@ -107,11 +107,11 @@ class Predictive:
 
 
 def network_outputs(
-    network: Network, weights: Sequence[Float[Tensor, "samples _d _out"]], x: Float[Tensor, "points x"]
+    network: AnyNetwork, weights: Sequence[Float[Tensor, "samples _d _out"]], x: Float[Tensor, "points x"]
 ) -> Float[Tensor, "samples points y"]:
     """Outputs of every weight sample at every input, in chunks of points and samples that keep memory bounded."""
     widest = max(network.sizes) + 1
-    points = max(1, min(len(x), NUMBERS_AT_ONCE // widest))
+    points = max(1, len(x) if network.mixes_points else min(len(x), NUMBERS_AT_ONCE // widest))
     samples = max(1, NUMBERS_AT_ONCE // (widest * points))
     outputs = x.new_empty(weights[0].shape[0], len(x), network.sizes[-1])
 

@@ -1,4 +1,4 @@
-"""Inference networks: from the points of a context to pseudo-observations of a layer (paper, section 2.2)."""
+"""Inference networks: from the points of a context to pseudo-observations of a layer (paper, sections 2.2 and 2.6)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bnnp._random import normal
-from bnnp._shapes import Float, Tensor
+from bnnp._shapes import Bool, Float, Tensor
 from bnnp.network import Network
 
 
@@ -28,12 +28,60 @@ class PointEncoder(nn.Module):
             nn.Parameter(initial_weights(d, out, generator)) for d, out in self.network.weight_shapes
         )
 
-    def forward(self, inputs: Float[Tensor, "*batch points features"]) -> Float[Tensor, "*batch points out"]:
+    def forward(
+        self, inputs: Float[Tensor, "*batch points features"], mask: Bool[Tensor, "tasks points"] | None = None
+    ) -> Float[Tensor, "*batch points out"]:
         return self.network(list(self.weights), inputs)
 
     @torch.no_grad()
     def set_output_bias(self, columns: slice, value: float) -> None:
         self.weights[-1][-1, columns] = value
+
+
+class SetEncoder(nn.Module):
+    """A transformer over all points of a context, without positions: points attend to each other.
+
+    hidden: one block of attention and a perceptron for each entry, all of the same width.
+    """
+
+    def __init__(self, in_size: int, out_size: int, hidden: Sequence[int], heads: int, generator: torch.Generator):
+        super().__init__()
+        width = hidden[0] if hidden else 0
+        if not hidden or set(hidden) != {width} or width % heads:
+            raise ValueError(
+                f"inference_hidden: got {tuple(hidden)}, expected equal sizes that {heads} heads of attention divide"
+            )
+        with torch.random.fork_rng(devices=[]):  # torch's modules start from the global seed, which is not ours to use
+            torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+            self.inputs = nn.Linear(in_size, width)
+            block = nn.TransformerEncoderLayer(
+                width, heads, 2 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+            )
+            self.blocks = nn.TransformerEncoder(block, len(hidden), nn.LayerNorm(width), enable_nested_tensor=False)
+            self.outputs = nn.Linear(width, out_size)
+            for layer in self.blocks.layers:  # they are copies of one block
+                for parameter in layer.parameters():
+                    if parameter.ndim > 1:
+                        nn.init.xavier_uniform_(parameter)
+        self.heads = heads
+
+    def forward(
+        self, inputs: Float[Tensor, "tasks samples points features"], mask: Bool[Tensor, "tasks points"] | None = None
+    ) -> Float[Tensor, "tasks samples points out"]:
+        tasks, samples, points, _ = inputs.shape
+        if points == 0:
+            return inputs.new_zeros(tasks, samples, 0, self.outputs.out_features)
+        hidden = None
+        if mask is not None and not bool(mask.all()):
+            # absent points are seen by nobody but themselves: attention to nothing at all would not be a number
+            visible = mask.unsqueeze(-2) | torch.eye(points, dtype=torch.bool, device=mask.device)
+            hidden = ~visible.repeat_interleave(samples * self.heads, dim=0)
+        out = self.blocks(self.inputs(inputs.flatten(0, 1)), mask=hidden)
+        return self.outputs(out).view(tasks, samples, points, -1)
+
+    @torch.no_grad()
+    def set_output_bias(self, columns: slice, value: float) -> None:
+        self.outputs.bias[columns] = value
 
 
 def initial_weights(d: int, out: int, generator: torch.Generator) -> Float[Tensor, "d out"]:

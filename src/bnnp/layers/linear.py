@@ -1,14 +1,13 @@
 """The amortised linear layer: an inference network and the conjugate update that turns its output into weights."""
 
 import math
-from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 
-from bnnp._shapes import Float, Tensor
+from bnnp._shapes import Bool, Float, Tensor
 from bnnp.gaussian import Observations
-from bnnp.layers.encoder import PointEncoder
+from bnnp.layers.encoder import PointEncoder, SetEncoder
 
 LOG_NOISE_START = -2.0
 """Where the predicted log pseudo-noise starts, about."""
@@ -17,33 +16,32 @@ LOG_NOISE_START = -2.0
 class AmortisedLinear(nn.Module):
     """Predicts the pseudo-likelihood of one layer's weights from the points of a context.
 
+    encoder: an inference network with `outputs(units, true_outputs)` outputs a point.
     true_outputs: the layer conditions on the observed outputs and predicts their noise only (the last layer).
     min_noise: lower bound of the predicted pseudo-noise. It keeps float32 factorisations accurate.
     """
 
-    def __init__(
-        self,
-        in_size: int,
-        units: int,
-        hidden: Sequence[int],
-        activation: str | Callable[[Tensor], Tensor],
-        *,
-        true_outputs: bool,
-        min_noise: float,
-        generator: torch.Generator,
-    ):
+    def __init__(self, encoder: PointEncoder | SetEncoder, units: int, *, true_outputs: bool, min_noise: float):
         super().__init__()
         self.true_outputs = true_outputs
         self.min_noise = min_noise
         self.units = units
-        outputs = units if true_outputs else 2 * units
-        self.encoder = PointEncoder(in_size, outputs, hidden, activation, generator)
-        self.encoder.set_output_bias(slice(outputs - units, outputs), LOG_NOISE_START)
+        self.encoder = encoder
+        outputs = self.outputs(units, true_outputs)
+        encoder.set_output_bias(slice(outputs - units, outputs), LOG_NOISE_START)
+
+    @staticmethod
+    def outputs(units: int, true_outputs: bool) -> int:
+        """Numbers that the inference network must give for a point: a noise for every unit, and mostly a value too."""
+        return units if true_outputs else 2 * units
 
     def forward(
-        self, inputs: Float[Tensor, "tasks samples points features"], y: Float[Tensor, "tasks points y"]
+        self,
+        inputs: Float[Tensor, "tasks samples points features"],
+        y: Float[Tensor, "tasks points y"],
+        mask: Bool[Tensor, "tasks points"],
     ) -> Observations:
-        outputs = self.encoder(inputs).mT
+        outputs = self.encoder(inputs, mask).mT
         log_noise = outputs[..., -self.units :, :]
         observed = y.mT.unsqueeze(1) if self.true_outputs else outputs[..., : self.units, :]
         # 1/(min + exp(log_noise)), written so that neither end overflows

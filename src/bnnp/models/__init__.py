@@ -1,7 +1,19 @@
 """Models: networks with a prior over their weights and an amortised posterior."""
 
-from bnnp.models.bnnp import BNNP, InferredWeights
+from bnnp.models.amortised import AmortisedModel, InferredWeights
+from bnnp.models.bnam import BNAM
+from bnnp.models.bnnp import BNNP, AttBNNP
 from bnnp.models.posterior import WeightPosterior
-from bnnp.models.saving import load, zoo_names
+from bnnp.models.saving import load, load_posterior, zoo_names
 
-__all__ = ["BNNP", "InferredWeights", "WeightPosterior", "load", "zoo_names"]
+__all__ = [
+    "BNAM",
+    "BNNP",
+    "AmortisedModel",
+    "AttBNNP",
+    "InferredWeights",
+    "WeightPosterior",
+    "load",
+    "load_posterior",
+    "zoo_names",
+]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,11 +12,12 @@ from numpy.typing import ArrayLike
 
 from bnnp._shapes import Float, Tensor
 from bnnp.functions import Function, functions_of
+from bnnp.gaussian import NaturalParameters
 from bnnp.prediction import Predictive, network_outputs
 from bnnp.tasks.task import TaskBatch, as_columns
 
 if TYPE_CHECKING:
-    from bnnp.models.bnnp import BNNP
+    from bnnp.models.amortised import AmortisedModel, InferredWeights
 
 
 @dataclass(frozen=True)
@@ -23,12 +26,48 @@ class WeightPosterior:
 
     weights: every layer's samples (samples, d_in + 1, d_out), the last row being the bias.
     layer_kl: KL of each layer's posterior to its prior (samples,), given each sample of the earlier layers.
+    layer_log_density: log-density of each layer's posterior at its sample (samples,).
+    seed, points: the number that the draws were made from, and how many points have been seen.
+    context: the points, where they are held, for the first `update`;  last: the last layer's sums over all points.
     """
 
-    model: BNNP
-    context: TaskBatch
+    model: AmortisedModel
     weights: list[Float[Tensor, "samples _d _out"]]
     layer_kl: list[Float[Tensor, "samples"]]
+    layer_log_density: list[Float[Tensor, "samples"]]
+    seed: int
+    points: int
+    context: TaskBatch | None = None
+    last: NaturalParameters | None = None
+
+    @staticmethod
+    def joined(
+        model: AmortisedModel,
+        parts: Sequence[InferredWeights],
+        seed: int,
+        points: int,
+        context: TaskBatch | None,
+        last: Sequence[NaturalParameters] = (),
+    ) -> WeightPosterior:
+        """One posterior from samples that were drawn in parts."""
+
+        def whole(layers: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+            sizes = [part.weights[0].shape[1] for part in parts]
+            return [
+                torch.cat([x.expand(1, size, *x.shape[2:]) for x, size in zip(layer, sizes, strict=True)], dim=1)[0]
+                for layer in zip(*layers, strict=True)
+            ]
+
+        return WeightPosterior(
+            model,
+            whole([part.weights for part in parts]),
+            whole([part.kl for part in parts]),
+            whole([part.log_density for part in parts]),
+            seed,
+            points,
+            context,
+            NaturalParameters.joined(last, shared=model.network.num_layers == 1) if last else None,
+        )
 
     @property
     def num_samples(self) -> int:
@@ -55,5 +94,30 @@ class WeightPosterior:
 
     def log_prob(self) -> Float[Tensor, "samples"]:
         """Log-density of the posterior at its own samples, `log q(W | D)`."""
-        with torch.no_grad():
-            return self.model.log_density([w.unsqueeze(0) for w in self.weights], self.context)[0]
+        return torch.stack([density.double() for density in self.layer_log_density]).sum(0).to(self.model.dtype)
+
+    def update(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> WeightPosterior:
+        """The posterior after more points, without the earlier ones (paper, App. D). This one stays as it is.
+
+        The last layer is conditioned on the new points too; the samples of all earlier layers stay. For a network
+        without hidden layers that is exact. The result has a constant size, however many updates went into it.
+
+        Example: `post = post.update(x_more, y_more)`
+        """
+        from bnnp.models import online
+
+        return online.update(self, x, y)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the posterior and its model to one file; `bnnp.load_posterior(path)` gives it back."""
+        from bnnp.models import saving
+
+        return saving.save_posterior(self, path)
+
+    def forgetting_context(self) -> WeightPosterior:
+        """The same posterior with sums in the place of the points that it still holds."""
+        from bnnp.models import online
+
+        if self.last is not None:
+            return self
+        return replace(self, context=None, last=online.sums_of_last_layer(self))

@@ -7,19 +7,26 @@ from typing import Any
 
 import torch
 
+from bnnp import likelihoods
 from bnnp._shapes import Tensor
 from bnnp.files import read_tensors, write_tensors
-from bnnp.models.bnnp import BNNP, from_config
+from bnnp.gaussian import NaturalParameters
+from bnnp.models.amortised import AmortisedModel
+from bnnp.models.bnam import BNAM
+from bnnp.models.bnnp import BNNP
+from bnnp.models.posterior import WeightPosterior
 
 ZOO = "zoo:"
+CLASSES = {"BNNP": BNNP, "BNAM": BNAM}
+_SUMS = ("precision", "shift", "noise", "square")
 
 
-def save(model: BNNP, path: str | Path) -> Path:
+def save(model: AmortisedModel, path: str | Path) -> Path:
     """Write a model to one file: safetensors with a JSON header."""
     return write_tensors(path, "model", model.state_dict(), model_header(model))
 
 
-def load(path: str | Path) -> BNNP:
+def load(path: str | Path) -> Any:
     """Read a model from a file, from the folder that `bnnp train` wrote, or by the name of one that ships with the
     package, as in `bnnp.load("zoo:sawtooth")`.
 
@@ -36,14 +43,46 @@ def zoo_names() -> list[str]:
     )
 
 
-def model_header(model: BNNP) -> dict[str, Any]:
+def save_posterior(post: WeightPosterior, path: str | Path) -> Path:
+    """Write a posterior and its model to one file, without the points it was conditioned on."""
+    kept = post.forgetting_context()
+    assert kept.last is not None
+    tensors = {f"model.{name}": tensor for name, tensor in kept.model.state_dict().items()}
+    for layer, values in enumerate(zip(kept.weights, kept.layer_kl, kept.layer_log_density, strict=True)):
+        tensors |= dict(zip((f"weights.{layer}", f"kl.{layer}", f"density.{layer}"), values, strict=True))
+    tensors |= {f"last.{name}": getattr(kept.last, name) for name in _SUMS}
+    header = {"model": model_header(kept.model), "seed": kept.seed, "points": kept.points}
+    return write_tensors(path, "posterior", tensors, header)
+
+
+def load_posterior(path: str | Path) -> WeightPosterior:
+    """Read what `post.save(path)` wrote: a posterior that predicts and can be updated like the one that was saved."""
+    tensors, header = read_tensors(path, "posterior")
+    try:
+        own = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
+        model = rebuild(own, header["model"], str(path))
+        layers = range(model.network.num_layers)
+        weights, kl, density = (
+            [tensors[f"{name}.{layer}"] for layer in layers] for name in ("weights", "kl", "density")
+        )
+        found = [tuple(w.shape[1:]) for w in weights]
+        if found != model.network.weight_shapes:
+            raise ValueError(f"weights have shapes {found}, expected {model.network.weight_shapes}")
+        last = NaturalParameters(*(tensors[f"last.{name}"] for name in _SUMS))
+        seed, points = int(header["seed"]), int(header["points"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: the posterior file is damaged ({error})") from None
+    return WeightPosterior(model, weights, kl, density, seed, points, None, last)
+
+
+def model_header(model: AmortisedModel) -> dict[str, Any]:
     config = model.config()
     if not isinstance(config["activation"], str):
         raise ValueError(
             "activation: a model with an activation given as a function cannot be saved; use a name instead"
         )
     return {
-        "class": "BNNP",
+        "class": type(model).__name__,
         "config": config,
         "dtype": str(model.dtype).removeprefix("torch."),
         "prior_learnability": model.prior.learnability,
@@ -51,13 +90,15 @@ def model_header(model: BNNP) -> dict[str, Any]:
     }
 
 
-def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str) -> BNNP:
+def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str) -> AmortisedModel:
     """The model that a header and tensors describe, or `ValueError` where they do not fit together."""
     try:
-        if header["class"] != "BNNP":
+        if header["class"] not in CLASSES:
             raise ValueError(f"unknown kind of model {header['class']!r}")
         dtype = {"float32": torch.float32, "float64": torch.float64}[header["dtype"]]
-        model = from_config(header["config"], dtype)
+        choices = dict(header["config"])
+        likelihood = likelihoods.from_config(choices.pop("likelihood"))
+        model = CLASSES[header["class"]](**choices, likelihood=likelihood, dtype=dtype)
         model.set_prior_learnability(header["prior_learnability"])
         columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
         if {role: len(names) for role, names in columns.items()} != {"x": model.network.sizes[0], "y": model.y_size}:

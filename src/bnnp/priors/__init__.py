@@ -2,7 +2,7 @@
 
 import torch
 
-from bnnp.network import Network
+from bnnp.network import AnyNetwork
 from bnnp.priors import base
 from bnnp.priors.base import Prior
 from bnnp.priors.factorised import Factorised
@@ -18,7 +18,7 @@ PRIORS: dict[str, type[Factorised] | type[Unitwise] | type[Layerwise] | type[Net
 }
 
 
-def by_name(name: str, network: Network, dtype: torch.dtype = torch.float32) -> Prior:
+def by_name(name: str, network: AnyNetwork, dtype: torch.dtype = torch.float32) -> Prior:
     if name not in PRIORS:
         raise ValueError(f"prior: got {name!r}, expected one of {', '.join(PRIORS)}")
     return PRIORS[name](network, dtype)

@@ -1,7 +1,6 @@
 """The contract of a prior over the weights of a network."""
 
 import abc
-import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -10,8 +9,8 @@ from torch import nn
 from bnnp._random import Seed, as_generator, normal
 from bnnp._shapes import Float, Tensor
 from bnnp.functions import Function, functions_of, identity
-from bnnp.gaussian import UnitPrior
-from bnnp.network import Network
+from bnnp.gaussian import UnitPrior, log_prior
+from bnnp.network import AnyNetwork
 from bnnp.priors.learnable import GaussianUnits
 from bnnp.tasks.standardise import Standardiser
 
@@ -28,10 +27,11 @@ class Prior(nn.Module, abc.ABC):
     couples_outputs: bool
     couples_layers = False
     blocks: nn.ModuleList
+    network: AnyNetwork
 
-    def __init__(self, network: Network):
+    def __init__(self, network: AnyNetwork):
         super().__init__()
-        self.network = network
+        object.__setattr__(self, "network", network)  # not a part of the prior: its parameters are the model's
         self.standardiser = Standardiser(network.sizes[0], network.sizes[-1])
         self.link: Callable[[Tensor], Tensor] = identity
         self.learnability = 1.0
@@ -85,7 +85,7 @@ class Prior(nn.Module, abc.ABC):
         for index, w in enumerate(flat):
             prior = self.layer(index, whitened)
             whitened.append(prior.whiten(self.to_units(w)))
-            total = total + standard_normal_log_prob(whitened[-1]).sum(-1) - prior.log_determinant()
+            total = total + log_prior(whitened[-1], prior).sum(-1)
         return total.reshape(batch)
 
     def functions(self, num_samples: int, seed: Seed = 0) -> list[Function]:
@@ -131,11 +131,7 @@ class Prior(nn.Module, abc.ABC):
         return all(block.is_standard() for block in self.blocks if isinstance(block, GaussianUnits))
 
 
-def standard_variance(network: Network, layer: int, dtype: torch.dtype, outputs: int = 1) -> Float[Tensor, "size"]:
+def standard_variance(network: AnyNetwork, layer: int, dtype: torch.dtype, outputs: int = 1) -> Float[Tensor, "size"]:
     """The standard prior's variance `1/(d_in + 1)` for the weights into `outputs` units of a layer, biases included."""
     d, _ = network.weight_shapes[layer]
     return torch.full((outputs * d,), 1 / d, dtype=dtype)
-
-
-def standard_normal_log_prob(v: Float[Tensor, "*batch units d"]) -> Float[Tensor, "*batch units"]:
-    return -0.5 * (v.square().sum(-1) + v.shape[-1] * math.log(2 * math.pi))

@@ -7,7 +7,7 @@ from torch import nn
 
 from bnnp._shapes import Tensor
 from bnnp.gaussian import UnitPrior
-from bnnp.network import Network
+from bnnp.network import AnyNetwork
 from bnnp.priors.base import Prior, standard_variance
 from bnnp.priors.learnable import GaussianUnits
 
@@ -22,11 +22,11 @@ class Networkwise(Prior):
     couples_outputs = True
     couples_layers = True
 
-    def __init__(self, network: Network, dtype: torch.dtype = torch.float32):
+    def __init__(self, network: AnyNetwork, dtype: torch.dtype = torch.float32):
         super().__init__(network)
         self.sizes = [d * out for d, out in network.weight_shapes]
         variance = torch.cat(
-            [standard_variance(network, layer, dtype, out) for layer, out in enumerate(network.sizes[1:])]
+            [standard_variance(network, layer, dtype, out) for layer, (_, out) in enumerate(network.weight_shapes)]
         )
         self.blocks = nn.ModuleList([GaussianUnits(1, variance, correlated=True)])
 

@@ -4,6 +4,7 @@ import torch
 
 from bnnp._random import normal
 from bnnp._shapes import Float, Tensor
+from bnnp.network import run
 from bnnp.priors.base import Prior
 
 SLOPE = 4.0
@@ -30,10 +31,10 @@ def spread(
     share, and those features are smooth; training then first learns to ignore all but smooth structure. Whitened
     features can show sharp structure from the start.
     """
-    h = x
     last = prior.network.num_layers - 1
-    for layer, (d, out) in enumerate(prior.network.weight_shapes):
-        phi = prior.network.features(layer, h)
+
+    def outputs(layer: int, phi: Tensor) -> Tensor:
+        d, out = prior.network.weight_shapes[layer]
         size = phi.square().sum(-1).mean().sqrt()
         if layer == last:
             mean, scale = phi.new_zeros(d, out), (output_scale / size).expand(d, out)
@@ -43,7 +44,9 @@ def spread(
             mean = _whitening_mixture(phi, out, generator)
             scale = phi.new_full((d, out), HIDDEN_SCALE / float(size))
         prior.assign_layer(layer, mean, scale)
-        h = phi @ mean
+        return phi @ mean
+
+    run(prior.network.program(x), outputs)
 
 
 def _bends(x: Float[Tensor, "points x"], units: int, generator: torch.Generator) -> Float[Tensor, "d out"]:

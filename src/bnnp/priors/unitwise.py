@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from bnnp.gaussian import UnitPrior
-from bnnp.network import Network
+from bnnp.network import AnyNetwork
 from bnnp.priors.base import Prior, standard_variance
 from bnnp.priors.factorised import independent_layer
 from bnnp.priors.learnable import GaussianUnits
@@ -15,11 +15,11 @@ class Unitwise(Prior):
 
     couples_outputs = False
 
-    def __init__(self, network: Network, dtype: torch.dtype = torch.float32):
+    def __init__(self, network: AnyNetwork, dtype: torch.dtype = torch.float32):
         super().__init__(network)
         self.blocks = nn.ModuleList(
             GaussianUnits(out, standard_variance(network, layer, dtype), correlated=True)
-            for layer, out in enumerate(network.sizes[1:])
+            for layer, (_, out) in enumerate(network.weight_shapes)
         )
 
     def layer(self, index: int, earlier) -> UnitPrior:

@@ -1,5 +1,6 @@
 """Data sets that belong together: a user's own, and the paper's synthetic processes."""
 
+from bnnp.tasks.chunks import ParquetPieces, from_parquet
 from bnnp.tasks.exact import ExactPredictive
 from bnnp.tasks.paper_tests import posterior_quality_test, sawtooth_tests
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
@@ -12,6 +13,7 @@ __all__ = [
     "SOURCES",
     "Collection",
     "ExactPredictive",
+    "ParquetPieces",
     "Split",
     "SplitBatch",
     "Task",
@@ -19,6 +21,7 @@ __all__ = [
     "TaskSource",
     "bnn",
     "from_arrays",
+    "from_parquet",
     "from_table",
     "gp",
     "heaviside",

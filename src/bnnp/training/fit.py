@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from bnnp._random import Seed, as_integer, child
-from bnnp.models.bnnp import BNNP
+from bnnp.models.amortised import AmortisedModel
+from bnnp.models.chunked import InChunks
 from bnnp.objectives import PPAVI, Objective, Terms
 from bnnp.priors.start import spread
 from bnnp.tasks.source import Collection, TaskSource
@@ -52,13 +53,13 @@ class TrainingDiverged(ArithmeticError):
 class FitResult:
     """The trained model (the one that was passed in), its history, and whether it was stopped by Ctrl-C."""
 
-    model: BNNP
+    model: AmortisedModel
     history: History
     interrupted: bool = False
 
 
 def fit(
-    model: BNNP,
+    model: AmortisedModel,
     tasks: TaskSource,
     *,
     objective: Objective | None = None,
@@ -66,12 +67,13 @@ def fit(
     batch_size: int = 5,
     context_share: float | tuple[float, float] = (0.1, 0.5),
     context_count: int | tuple[int, int] | None = None,
+    chunk_size: int | None = None,
     learning_rate: tuple[float, float] = (3e-3, 1e-4),
     prior_rate: float = 1.0,
     optimiser: Optimiser = AveragedAdam,
     clip_norm: float | None = 200.0,
     prior_start: str = "spread",
-    evaluation: Callable[[BNNP], Mapping[str, float]] | None = None,
+    evaluation: Callable[[AmortisedModel], Mapping[str, float]] | None = None,
     evaluate_every: int = 1000,
     record_every: int = 10,
     checkpoint: str | Path | None = None,
@@ -84,6 +86,8 @@ def fit(
     tasks: a source of tasks, as from `bnnp.tasks.from_table`, `bnnp.tasks.from_arrays` or `bnnp.tasks.sawtooth`.
     objective: `bnnp.objectives.PPAVI(num_samples=32)` where not given.
     context_share, context_count: size of random contexts, a number or a range; a count goes before a share.
+    chunk_size: infer from larger contexts in chunks of so many points, with derivatives through one of them (paper,
+        App. C): memory stays bounded. `docs/large_contexts.md` says what that does to the gradient.
     learning_rate: first and last value; linear in between.
     prior_rate: the prior learns this many times faster than the rest. 3 pays with thousands of tasks, not with few.
     optimiser: a function of the parameters (in groups), as `torch.optim.Adam`. The default is Adam with averaged
@@ -117,7 +121,7 @@ def fit(
     _prepare(model, source, prior_start, number)
     stream = TaskStream(source, batch_size, size, int(child(number, _STREAM).initial_seed()), model.device)
     adam = optimiser(_groups(model, prior_rate))
-    run = _Run(model, adam, History(), {}, checkpoint)
+    run = _Run(model, adam, History(), {}, checkpoint, chunk_size)
     if checkpoint is not None:
         run.settings = {
             "objective": _described(objective),
@@ -125,6 +129,7 @@ def fit(
             "steps": steps,
             "batch_size": batch_size,
             "context": repr(size),
+            "chunk_size": chunk_size,
             "learning_rate": list(learning_rate),
             "prior_rate": prior_rate,
             "optimiser": _described(adam),
@@ -171,13 +176,15 @@ class _Run:
 
     def __init__(
         self,
-        model: BNNP,
+        model: AmortisedModel,
         optimiser: torch.optim.Optimizer,
         history: History,
         settings: dict[str, Any],
         folder: str | Path | None,
+        chunk_size: int | None,
     ):
         self.model = model
+        self.learner = model if chunk_size is None else InChunks(model, chunk_size)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimiser = optimiser
         self.history = history
@@ -196,12 +203,12 @@ class _Run:
         self._started = time.perf_counter()
         prepared = SplitBatch(self.model.prepare(batch.context), self.model.prepare(batch.target))
         try:
-            terms = differentiate(self.model, objective, prepared, self.parameters, *noise)
+            terms = differentiate(self.learner, objective, prepared, self.parameters, *noise)
         except NotFinite as error:
             raise self._diverged(self.step + 1, error.task, str(error)) from error
         norm = nn.utils.clip_grad_norm_(self.parameters, clip_norm if clip_norm is not None else float("inf"))
         if not bool(torch.isfinite(norm)):
-            task = task_of_bad_gradient(self.model, objective, prepared, self.parameters, *noise)
+            task = task_of_bad_gradient(self.learner, objective, prepared, self.parameters, *noise)
             raise self._diverged(self.step + 1, task, "the gradient is not finite")
         return _means(terms)
 
@@ -255,7 +262,7 @@ class _Run:
             self._good = self._as_users_get_it()
 
 
-def _checked_source(model: BNNP, tasks: TaskSource) -> TaskSource:
+def _checked_source(model: AmortisedModel, tasks: TaskSource) -> TaskSource:
     if not isinstance(tasks, TaskSource):
         raise ValueError(
             f"tasks: got {type(tasks).__name__}, expected a task source; "
@@ -290,7 +297,7 @@ def _check_rates(learning_rate: tuple[float, float], prior_rate: float, clip_nor
         raise ValueError(f"clip_norm: got {clip_norm!r}, expected a positive number, or None for no bound")
 
 
-def _prepare(model: BNNP, source: TaskSource, prior_start: str, seed: int) -> None:
+def _prepare(model: AmortisedModel, source: TaskSource, prior_start: str, seed: int) -> None:
     """Fit the standardisation and start the prior, where neither has been done before."""
     if prior_start not in ("spread", "standard"):
         raise ValueError(f"prior_start: got {prior_start!r}, expected 'spread' or 'standard'")
@@ -300,7 +307,7 @@ def _prepare(model: BNNP, source: TaskSource, prior_start: str, seed: int) -> No
         if source.standardise and model.standardiser.is_identity():
             names = [*source.x_names, *source.y_names]
             model.standardiser.fit(source.tasks, include_y=model.likelihood.real_valued, names=names)
-    if prior_start == "spread" and model.prior.is_standard():
+    if prior_start == "spread" and model.prior.is_standard() and not model.network.mixes_points:
         drawn = source.draw(64, generator)
         x = model.standardiser.x(torch.cat([task.x for task in drawn]).to(model.device)).to(model.dtype)
         scale = x.new_ones(model.network.sizes[-1])
@@ -325,7 +332,7 @@ def _described(choice: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(choice))
 
 
-def _groups(model: BNNP, prior_rate: float) -> list[dict[str, Any]]:
+def _groups(model: AmortisedModel, prior_rate: float) -> list[dict[str, Any]]:
     """Parameters that are trained, those of the prior apart."""
     of_prior = {id(parameter) for parameter in model.prior.parameters()}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -346,5 +353,5 @@ def _means(terms: Terms) -> dict[str, float]:
     return {"objective": sum(means.values()), **means}
 
 
-def _copy_of(model: BNNP) -> dict[str, torch.Tensor]:
+def _copy_of(model: AmortisedModel) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}

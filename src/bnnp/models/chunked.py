@@ -1,0 +1,103 @@
+"""Training with contexts in chunks: derivatives go through one chunk, chosen at random (paper, App. C)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from bnnp._shapes import Float, Tensor
+from bnnp.gaussian import NaturalParameters, UnitPrior, UpdateNoise, natural_parameters, weight_space
+from bnnp.models.amortised import AmortisedModel, InferredWeights
+from bnnp.models.streaming import check_can_be_cut
+from bnnp.network import features_of_layer, run
+from bnnp.tasks.task import TaskBatch
+
+
+@dataclass(frozen=True)
+class InChunks:
+    """A model as an objective sees it, whose contexts are inferred from in chunks of so many points.
+
+    All chunks enter every layer's posterior, so that samples are those of the whole context, but only one of them, the
+    same for all layers, has derivatives. Memory depends on the chunk (and on the targets), not on the context.
+    """
+
+    model: AmortisedModel
+    chunk_size: int
+
+    def __post_init__(self):
+        if self.chunk_size < 1:
+            raise ValueError(f"chunk_size: got {self.chunk_size}, expected a positive number of points")
+        check_can_be_cut(self.model, "chunk_size")
+
+    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredWeights:
+        points = context.x.shape[1]
+        if points <= self.chunk_size:
+            return self.model.infer(context, num_samples, random)
+        order = torch.randperm(points, generator=random, device=random.device).to(context.x.device)
+        parts = [_take(context, rows) for rows in order.split(self.chunk_size)]
+        chosen = int(torch.randint(len(parts), (), generator=random, device=random.device))
+        return self._infer(parts[chosen], parts[:chosen] + parts[chosen + 1 :], num_samples, random)
+
+    def _infer(
+        self, chosen: TaskBatch, others: Sequence[TaskBatch], num_samples: int, random: torch.Generator
+    ) -> InferredWeights:
+        model = self.model
+        weights: list[Tensor] = []
+        kls: list[Tensor] = []
+        whitened: list[Tensor] = []
+        h = chosen.x.unsqueeze(1)
+
+        def outputs(layer: int, features: Tensor) -> Tensor:
+            nonlocal h
+            prior = model.prior.layer(layer, whitened)
+            rest = self._sums(layer, prior, weights, others, num_samples, random)
+            phi, seen = model.evidence(layer, chosen, h, features)
+            noise = model.random_draws(layer, phi, num_samples, random)
+            update = model.named_update(layer, weight_space, prior, phi, seen, noise, rest)
+            if model.prior.couples_layers:
+                whitened.append(update.whitened)
+            weights.append(model.prior.from_units(layer, prior.mean + update.centred))
+            kls.append(update.kl.sum(-1))
+            h = features @ weights[-1]
+            return h
+
+        result = run(model.network.program(h), outputs)
+        return InferredWeights(weights, kls, result, seen=chosen, chunks=len(others) + 1)
+
+    @torch.no_grad()
+    def _sums(
+        self,
+        layer: int,
+        prior: UnitPrior,
+        weights: Sequence[Float[Tensor, "tasks samples _d _out"]],
+        parts: Sequence[TaskBatch],
+        num_samples: int,
+        random: torch.Generator,
+    ) -> NaturalParameters:
+        """What the chunks without derivatives add; their activations are computed anew for every layer."""
+        model, total = self.model, None
+        for part in parts:
+            x = part.x.unsqueeze(1)
+            features = features_of_layer(model.network.program(x), weights)
+            before = features_of_layer(model.network.program(x), weights[:-1]) @ weights[-1] if weights else x
+            phi, seen = model.evidence(layer, part, before, features)
+            noise: UpdateNoise = model.random_draws(layer, phi, num_samples, random)
+            added = natural_parameters(prior.mean, phi, seen, noise.points)
+            total = added if total is None else total + added
+        assert total is not None
+        return total
+
+    # --- what is the same with and without chunks ------------------------------------------------------------------
+
+    def log_likelihood(self, weights: Sequence[Tensor], batch: TaskBatch) -> Tensor:
+        return self.model.log_likelihood(weights, batch)
+
+    def context_log_likelihood(self, inferred: InferredWeights, context: TaskBatch) -> Tensor:
+        return self.model.context_log_likelihood(inferred, context)
+
+    def log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> Tensor:
+        return self.model.log_density(weights, context)
+
+
+def _take(batch: TaskBatch, rows: Tensor) -> TaskBatch:
+    return TaskBatch(batch.x[:, rows], batch.y[:, rows], batch.mask[:, rows])

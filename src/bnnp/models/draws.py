@@ -1,0 +1,64 @@
+"""The standard normal draws behind the weight samples of one data set, any part of which can be made by itself."""
+
+from dataclasses import dataclass
+
+import torch
+
+from bnnp._random import child
+from bnnp._shapes import Float, Tensor
+from bnnp.gaussian import UpdateNoise
+
+SAMPLES_A_BLOCK = 16
+POINTS_A_BLOCK = 64
+_WEIGHTS, _POINTS = 0, 1
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws that belong to a sample's number and a point's number, in blocks of numbers with a generator each.
+
+    A context in chunks, or one that grows, so has the draws of the whole context: the same seed gives the same samples.
+    """
+
+    seed: int
+    samples: range
+    dtype: torch.dtype
+    device: torch.device
+
+    def weights(self, layer: int, units: int, size: int) -> Float[Tensor, "one samples units d"]:
+        blocks = [
+            self._block((layer, _WEIGHTS, block), units, size)
+            for block in _blocks(self.samples.start, self.samples.stop, SAMPLES_A_BLOCK)
+        ]
+        return _part(torch.cat(blocks), self.samples.start, len(self.samples), 0, SAMPLES_A_BLOCK).unsqueeze(0)
+
+    def points(self, layer: int, outputs: int, start: int, stop: int) -> Float[Tensor, "one samples outputs points"]:
+        """The draws of the points from number `start` up to `stop`."""
+        if stop == start:
+            return torch.zeros(1, len(self.samples), outputs, 0, dtype=self.dtype, device=self.device)
+        rows = []
+        for block in _blocks(self.samples.start, self.samples.stop, SAMPLES_A_BLOCK):
+            parts = [
+                self._block((layer, _POINTS, block, part), outputs, POINTS_A_BLOCK)
+                for part in _blocks(start, stop, POINTS_A_BLOCK)
+            ]
+            rows.append(_part(torch.cat(parts, dim=-1), start, stop - start, -1, POINTS_A_BLOCK))
+        return _part(torch.cat(rows), self.samples.start, len(self.samples), 0, SAMPLES_A_BLOCK).unsqueeze(0)
+
+    def update(
+        self, layer: int, unit_shape: tuple[int, int], outputs: int, coupled: bool, start: int, stop: int
+    ) -> UpdateNoise:
+        """All draws for one layer; `coupled`: a unit of the prior holds all outputs."""
+        points = self.points(layer, outputs, start, stop)
+        return UpdateNoise(self.weights(layer, *unit_shape), points.flatten(-2).unsqueeze(-2) if coupled else points)
+
+    def _block(self, keys: tuple[int, ...], *shape: int) -> Tensor:
+        return torch.randn(SAMPLES_A_BLOCK, *shape, generator=child(self.seed, *keys), dtype=self.dtype).to(self.device)
+
+
+def _blocks(start: int, stop: int, size: int) -> range:
+    return range(start // size, (stop + size - 1) // size)
+
+
+def _part(values: Tensor, start: int, count: int, axis: int, size: int) -> Tensor:
+    return values.narrow(axis, start % size, count)
