@@ -65,6 +65,9 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({name: round(value, 4) for name, value in values.items()}), flush=True)
         return values
 
+    recipe = dict(RECIPES[options.recipe])
+    if options.learning_rate:
+        recipe["learning_rate"] = tuple(float(rate) for rate in options.learning_rate.split(","))
     result = bnnp.fit(
         model,
         source,
@@ -76,8 +79,10 @@ def run(options: argparse.Namespace) -> None:
         seed=options.seed,
         progress=options.progress,
         checkpoint=options.checkpoint,
-        **RECIPES[options.recipe],
+        **recipe,
     )
+    if options.save:
+        model.save(options.save)
     record = {
         "data": options.data,
         "recipe": options.recipe,
@@ -118,6 +123,8 @@ def main() -> None:
     runner.add_argument("--samples", type=int, default=0)
     runner.add_argument("--minutes", type=float, default=float("inf"))
     runner.add_argument("--every", type=int, default=500)
+    runner.add_argument("--learning-rate", help="first and last, as in 2e-3,2e-5, in place of the recipe's")
+    runner.add_argument("--save", help="file for the trained model")
     runner.add_argument("--seed", type=int, default=0)
     runner.add_argument("--progress", action="store_true")
     runner.add_argument("--checkpoint", help="folder; a run that was stopped goes on from it")
