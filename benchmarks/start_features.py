@@ -9,6 +9,7 @@ gives to the last layer and noise 0.15 on 300 points: mean absolute error, lower
 import torch
 
 import bnnp
+from bnnp.network import features_of_layer
 from bnnp.priors.start import spread
 
 POINTS, NOISE = 300, 0.15
@@ -24,10 +25,8 @@ def fit_error(activation: str, start: str) -> float:
         weights = [model.prior.from_units(i, model.prior.layer(i, []).mean)[0, 0] for i in range(2)]
     else:
         weights = [w[0] for w in model.prior.sample(1, seed=0)[:2]]
-    network = model.network
     with torch.no_grad():
-        h = network.features(1, network.features(0, x) @ weights[0]) @ weights[1]
-        phi = network.features(2, h).double()
+        phi = features_of_layer(model.network.program(x), weights).double()
     variance = (0.4 / phi.square().sum(-1).mean().sqrt()).square()
     teeth = source.teeth(x).double()
     gram = phi.T @ phi * POINTS / len(phi) / NOISE**2 + torch.eye(phi.shape[1]).double() / variance

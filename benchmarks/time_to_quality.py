@@ -19,6 +19,8 @@ import torch
 
 import bnnp
 from bnnp._random import child
+from bnnp.likelihoods import Gaussian
+from bnnp.models import AmortisedModel
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
@@ -55,10 +57,11 @@ def run(options: argparse.Namespace) -> None:
     started, spent = time.perf_counter(), time.process_time()
     samples = options.samples or SAMPLES.get(options.recipe, 10)
 
-    def evaluation(model: bnnp.BNNP) -> dict[str, float]:
+    def evaluation(model: AmortisedModel) -> dict[str, float]:
         if time.perf_counter() - started > 60 * options.minutes:
             raise KeyboardInterrupt  # training ends as if by hand, and keeps what it has
         scores = bnnp.evaluate(model, tests, num_samples=200, seed=0)
+        assert isinstance(model.likelihood, Gaussian)
         noise = model.likelihood.noise.detach() * model.standardiser.y_scale
         values = {name: scores[f"{name}_lppd"] for name in ("pooled", "marginal", "joint")}
         values |= {"mae": scores["mae"], "noise": float(noise.mean()), "cpu_seconds": time.process_time() - spent}

@@ -77,16 +77,21 @@ def weighted_gram(
     batch = (phi.shape[0], phi.shape[1], inverse_noise.shape[-1])
     rows, scale = _rows(phi), _rows_of_noise(inverse_noise, batch)
     (count, n, d), units = rows.shape, batch[2]
-    gram = phi.new_empty(count, d * (d + 1) // 2, units)
+    pairs = d * (d + 1) // 2
+    gram = phi.new_zeros(count, pairs, units)
     back_end = _back_end(d, phi.device)
+    block = max(64, NUMBERS_AT_ONCE // pairs)  # of points, so that their products stay in the cache
 
     def work(chunks: list[slice]) -> None:
-        products = phi.new_empty(_longest(chunks), n, d * (d + 1) // 2)
         for part in chunks:
             here, weights, result = _cut(part, rows, scale, gram)
-            torch.bmm(back_end.pair_products(here, products[: len(here)]).mT, weights.square(), out=result)
+            for start in range(0, n, block):
+                points = slice(start, start + block)
+                features = here[:, points].contiguous()
+                products = back_end.pair_products(features, phi.new_empty(*features.shape[:2], pairs))
+                result.baddbmm_(products.mT, weights[:, points].square())
 
-    in_parallel(work, _shares(count, max(n, units) * d * (d + 1) // 2, phi.device))
+    in_parallel(work, _shares(count, max(n, units) * pairs, phi.device))
     return gram.view(*batch[:2], *gram.shape[1:])
 
 
