@@ -1,12 +1,13 @@
 """Training on contexts in chunks: the samples and terms of the whole context, with derivatives through one chunk."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 import bnnp
 import reference
@@ -16,9 +17,8 @@ from bnnp.models.chunked import InChunks
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate
-from test_cost import measure
 from test_models import FLOAT64, IN, MEMBERS, OUT, Draws, Member, batch_of, draws, infer, with_random_prior
-from test_training import RUN, Stop, fit, model, records, same, state
+from test_training import Stop, fit, model, records, same, state
 
 POINTS = 7
 CUTS = ([0, 1, 2], [3, 4, 5], [6])
@@ -26,6 +26,7 @@ CUTS = ([0, 1, 2], [3, 4, 5], [6])
 SAMPLES = 3
 OBJECTIVES = [PPAVI, AVI, NPML, NPVI, TELLAVI]
 every_model = pytest.mark.parametrize("member", MEMBERS, ids=str)
+FIRST = [(MEMBERS[0], chosen) for chosen in (0, 1, 2)]
 some_models = pytest.mark.parametrize(
     "member", [m for m in MEMBERS if m.prior in ("unitwise", "networkwise") and m.last_layer == "pseudo"], ids=str
 )
@@ -90,7 +91,7 @@ def gradients(value: torch.Tensor, parameters: list[torch.nn.Parameter]) -> list
 
 
 @pytest.mark.parametrize(
-    ("member", "chosen"), [(member, 2) for member in MEMBERS] + [(MEMBERS[0], 0), (MEMBERS[0], 1)], ids=str
+    ("member", "chosen"), [(m, 2) for m in MEMBERS if m.sees_hidden or m.likelihood != "gaussian"] + FIRST, ids=str
 )
 def test_samples_and_kl_are_those_of_the_whole_context(monkeypatch, member, chosen):
     """To the digits of float64, given the same draws; in a padded batch."""
@@ -162,23 +163,23 @@ def test_draws_of_the_chunks_make_samples_of_the_posterior(prior):
 
 
 def test_the_chosen_chunk_is_any_with_the_same_probability(monkeypatch):
-    """Of 3000 choices each point is in the chosen one of 3 chunks 1000 times, with a standard deviation of 26: any of
-    7 points strays by more than 130 with probability 4e-6. All groups of points occur."""
+    """Of 900 choices each point is in the chosen one of 3 chunks 300 times, with a standard deviation of 14: any of 7
+    points strays by more than 71 with probability 4e-6. One of the 42 possible chunks is missing with 2e-6."""
     seen: list[tuple[TaskBatch, list[TaskBatch]]] = []
     monkeypatch.setattr(InChunks, "_infer", lambda _, chosen, others, *rest: seen.append((chosen, others)))
     x = torch.arange(POINTS, dtype=FLOAT64)[None, :, None]
     batch, generator = TaskBatch(x, x, torch.ones(1, POINTS, dtype=torch.bool)), torch.Generator().manual_seed(0)
     of = linear()
-    for _ in range(3000):
+    for _ in range(900):
         InChunks(of, 3).infer(batch, 1, generator)
     counts, groups = np.zeros(POINTS), set()
     for chosen, others in seen:
         parts = [part.x.flatten().int().tolist() for part in (chosen, *others)]
-        assert sorted(sum(parts, [])) == list(range(POINTS))
+        assert sorted(point for part in parts for point in part) == list(range(POINTS))
         assert sorted(len(part) for part in parts) == [1, 3, 3]
         counts[parts[0]] += 1
         groups.add(frozenset(parts[0]))
-    assert (np.abs(counts - 1000) < 130).all()
+    assert (np.abs(counts - 300) < 71).all()
     assert len(groups) == 35 + 7  # of three points, and of the one that is left over
 
 
@@ -222,8 +223,7 @@ def test_float32_gives_the_same_to_its_digits(monkeypatch):
 
 
 @every_prior
-@pytest.mark.parametrize("hidden", [(), (4,)])
-@pytest.mark.parametrize("last_layer", ["pseudo", "predicted"])
+@pytest.mark.parametrize(("hidden", "last_layer"), [((), "pseudo"), ((), "predicted"), ((4,), "predicted")])
 def test_the_first_layers_kl_has_derivatives_that_add_up_over_the_chunks(monkeypatch, prior, hidden, last_layer):
     """By the inference network: the KL is a function of a sum over chunks, of which one has derivatives. On average
     over the choice, the gradient is therefore that of the whole context over the number of chunks."""
@@ -314,6 +314,21 @@ def test_every_objective_has_a_gradient_for_padded_contexts_in_chunks(objective)
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
+def peak_bytes(work: Callable[[], object]) -> int:
+    """The most bytes of tensors that some work holds at once."""
+    record: Any
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # the profiler does not see other threads
+    try:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+            work()
+    finally:
+        torch.set_num_threads(before)
+    changes = [event for event in record.profiler.kineto_results.events() if event.name() == "[memory]"]
+    changes.sort(key=lambda event: event.start_ns())
+    return int(np.cumsum([change.nbytes() for change in changes]).max())
+
+
 def test_memory_depends_on_the_chunk_and_not_on_the_context():
     """In float64: an update that float32 does not bear, as with many points, takes twice the memory."""
     of = bnnp.BNNP(1, 1, hidden=(12,), inference_hidden=(12,), likelihood=bnnp.Gaussian(0.1), dtype=FLOAT64)
@@ -322,16 +337,9 @@ def test_memory_depends_on_the_chunk_and_not_on_the_context():
     def peak(learner, points: int) -> int:
         x = torch.linspace(-2, 2, points, dtype=FLOAT64)[None, :, None]
         batch = TaskBatch(x, torch.sin(3 * x), torch.ones(1, points, dtype=torch.bool))
-        target = TaskBatch(x[:, :5], x[:, :5], batch.mask[:, :5])
-        cost, _ = measure(lambda: differentiate(learner, PPAVI(8), SplitBatch(batch, target), parameters, 0) and None)
-        return cost.peak
+        return peak_bytes(lambda: differentiate(learner, AVI(8), SplitBatch(batch, batch), parameters, 0))
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # the profiler does not see other threads
-    try:
-        whole, chunks = ([peak(learner, points) for points in (400, 4000)] for learner in (of, InChunks(of, 50)))
-    finally:
-        torch.set_num_threads(before)
+    whole, chunks = ([peak(learner, points) for points in (400, 4000)] for learner in (of, InChunks(of, 50)))
     assert chunks[1] < 1.3 * chunks[0]
     assert whole[1] > 3 * whole[0]
     assert chunks[0] < whole[0] / 2
@@ -340,6 +348,7 @@ def test_memory_depends_on_the_chunk_and_not_on_the_context():
 # --- fit -------------------------------------------------------------------------------------------------------------
 
 IN_CHUNKS: dict[str, Any] = {"context_count": 5, "chunk_size": 2}
+SHORT: dict[str, Any] = {"steps": 5, "record_every": 3, "evaluate_every": 2, "checkpoint_every": 1}
 
 
 def test_training_in_chunks_improves_the_objective():
@@ -356,10 +365,10 @@ def test_training_depends_on_the_chunks_of_contexts_that_are_cut_alone():
 
 
 def test_a_stopped_run_in_chunks_goes_on_as_if_it_had_never_stopped(tmp_path):
-    whole = fit(evaluation=Stop(), **IN_CHUNKS, **RUN)
-    stopped = fit(evaluation=Stop(KeyboardInterrupt, 2), checkpoint=tmp_path, **IN_CHUNKS, **RUN)
+    whole = fit(evaluation=Stop(), **IN_CHUNKS, **SHORT)
+    stopped = fit(evaluation=Stop(KeyboardInterrupt, 2), checkpoint=tmp_path, **IN_CHUNKS, **SHORT)
     assert stopped.interrupted
-    resumed = fit(evaluation=Stop(), checkpoint=tmp_path, **IN_CHUNKS, **RUN)
+    resumed = fit(evaluation=Stop(), checkpoint=tmp_path, **IN_CHUNKS, **SHORT)
     assert same(state(resumed.model), state(whole.model))
     assert records(resumed.history) == records(whole.history)
 

@@ -46,15 +46,12 @@ class InferredWeights:
 
     outputs: of the network at the inputs of the context, which inference has computed anyway.
     log_density: of each layer's posterior at its sample, where it was asked for.
-    seen: the chunk of the context that `outputs` and derivatives belong to, where it was cut into `chunks`.
     """
 
     weights: list[Float[Tensor, "tasks samples _d _out"]]
     kl: list[Float[Tensor, "tasks _kl_samples"]]
     outputs: Float[Tensor, "tasks samples points out"]
     log_density: Sequence[Float[Tensor, "tasks _samples"]] = ()
-    seen: TaskBatch | None = None
-    chunks: int = 1
 
     def total_kl(self) -> Float[Tensor, "tasks"]:
         """The KL of the whole posterior: layerwise terms summed, averaged over samples of the earlier layers."""
@@ -279,12 +276,8 @@ class AmortisedModel(nn.Module):
     def context_log_likelihood(
         self, inferred: InferredWeights, context: TaskBatch
     ) -> Float[Tensor, "tasks samples points"]:
-        """`log_likelihood` of the context that the weights were inferred from, without running the network again.
-
-        Of a context in chunks it is that of one chunk, times their number: an estimate without bias of its sum.
-        """
-        seen = context if inferred.seen is None else inferred.seen
-        return inferred.chunks * self._log_prob(inferred.outputs, seen)
+        """`log_likelihood` of the context that the weights were inferred from, without running the network again."""
+        return self._log_prob(inferred.outputs, context)
 
     def _log_prob(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
         return self.likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)

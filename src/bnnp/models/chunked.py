@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from bnnp._shapes import Float, Tensor
 from bnnp.gaussian import NaturalParameters, UnitPrior, UpdateNoise, natural_parameters, weight_space
@@ -18,7 +19,8 @@ class InChunks:
     """A model as an objective sees it, whose contexts are inferred from in chunks of so many points.
 
     All chunks enter every layer's posterior, so that samples are those of the whole context, but only one of them, the
-    same for all layers, has derivatives. Memory depends on the chunk (and on the targets), not on the context.
+    same for all layers, has derivatives there. Likelihoods are those of all points, with derivatives by the weights;
+    they too are computed chunk by chunk, and once more when they are differentiated. Memory depends on the chunk alone.
     """
 
     model: AmortisedModel
@@ -62,7 +64,7 @@ class InChunks:
             return h
 
         result = run(model.network.program(h), outputs)
-        return InferredWeights(weights, kls, result, seen=chosen, chunks=len(others) + 1)
+        return InferredWeights(weights, kls, result)
 
     @torch.no_grad()
     def _sums(
@@ -87,13 +89,23 @@ class InChunks:
         assert total is not None
         return total
 
-    # --- what is the same with and without chunks ------------------------------------------------------------------
+    def log_likelihood(
+        self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], batch: TaskBatch
+    ) -> Float[Tensor, "tasks samples points"]:
+        points = torch.arange(batch.x.shape[1], device=batch.x.device)
+        parts = [_take(batch, rows) for rows in points.split(self.chunk_size)]
+        if len(parts) == 1:
+            return self.model.log_likelihood(weights, batch)
+        terms = [
+            checkpoint(self.model.log_likelihood, list(weights), part, use_reentrant=False, preserve_rng_state=False)
+            for part in parts
+        ]
+        return torch.cat(terms, dim=-1)  # pyright: ignore[reportArgumentType]
 
-    def log_likelihood(self, weights: Sequence[Tensor], batch: TaskBatch) -> Tensor:
-        return self.model.log_likelihood(weights, batch)
-
-    def context_log_likelihood(self, inferred: InferredWeights, context: TaskBatch) -> Tensor:
-        return self.model.context_log_likelihood(inferred, context)
+    def context_log_likelihood(
+        self, inferred: InferredWeights, context: TaskBatch
+    ) -> Float[Tensor, "tasks samples points"]:
+        return self.log_likelihood(inferred.weights, context)
 
     def log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> Tensor:
         return self.model.log_density(weights, context)
