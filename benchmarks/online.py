@@ -47,11 +47,15 @@ def posteriors(model, x, y):
 def run(options: argparse.Namespace) -> None:
     rows = []
     for depth in (1, 2, 3, 4):
-        model = bnnp.BNNP(1, 1, (32,) * depth, "silu", likelihood=bnnp.Gaussian(0.05))
-        source = bnnp.tasks.gp(low=-2, high=2)
-        objective = bnnp.objectives.PPAVI(8)
-        bnnp.fit(model, source, objective=objective, steps=options.steps, context_share=(0.05, 0.5), progress=False)
-        model.save(f"{Path(options.out).with_suffix('')}_{depth}.bnnp")
+        path = Path(f"{Path(options.out).with_suffix('')}_{depth}.bnnp")
+        if path.is_file():  # of a run that was stopped
+            model = bnnp.load(path)
+        else:
+            model = bnnp.BNNP(1, 1, (32,) * depth, "silu", likelihood=bnnp.Gaussian(0.05))
+            source = bnnp.tasks.gp(low=-2, high=2)
+            objective = bnnp.objectives.PPAVI(8)
+            bnnp.fit(model, source, objective=objective, steps=options.steps, context_share=(0.05, 0.5), progress=False)
+            model.save(path)
         for x, y in tasks(TASKS):
             for step, found in posteriors(model, x, y):
                 reference = found["all"].predict(x[64:])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import bnnp
+from bnnp.layers import AmortisedLinear
 from bnnp.models.draws import Draws
 from test_models import MEMBERS, Member, with_random_prior
 
@@ -218,3 +219,18 @@ def test_an_updated_posterior_keeps_its_size_and_comes_back_from_disk(tmp_path: 
         bnnp.load_posterior(tmp_path / "model.bnnp")
     with pytest.raises(ValueError, match="x: got nan"):
         post.update(x * math.nan, y)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 5])
+def test_accurate_observations_of_collinear_features_can_be_updated_in_float32(chunk_size):
+    """Sums of them in float32 would not be those of a positive definite matrix."""
+    model = bnnp.BNNP(1, 1, (24, 24), "silu", likelihood=bnnp.Gaussian(0.05))
+    last = model.layers[-1]
+    assert isinstance(last, AmortisedLinear)
+    last.encoder.set_output_bias(slice(0, 1), -20.0)  # the last layer's noise is at its bound
+    with torch.no_grad():
+        model.get_parameter("prior.blocks.1.mean.value").fill_(3.0)  # all units alike, and large
+    x = np.linspace(-2, 2, 40)[:, None]
+    post = model.condition(x[::2], np.sin(x[::2]), num_samples=8, chunk_size=chunk_size)
+    updated = post.update(x[1::2], np.sin(x[1::2]))
+    assert np.isfinite(updated.predict(x).mean).all()

@@ -34,6 +34,9 @@ from bnnp.inverse import (
     weighted_gram,
 )
 
+SUMS = torch.float64
+"""Precision of sums over points that are not held."""
+
 
 @dataclass(frozen=True)
 class UnitPrior:
@@ -228,6 +231,7 @@ def weight_space(
     drawn = start - phi.mT @ (noise.points.mT * inverse_noise)
     square = residual.square().sum(-2)
     if rest is not None:
+        rest = rest.to(phi.dtype)
         shift, drawn, square = shift + rest.shift, drawn - rest.noise, square + rest.square
     right = _columns(shift, drawn + shift, phi.shape[1])
     solutions, log_determinant, excess_trace = solve_in_weight_space(
@@ -246,8 +250,11 @@ def natural_parameters(
     seen: Observations,
     noise: Float[Tensor, "tasks samples units points"],
 ) -> NaturalParameters:
-    """What a set of points adds to the natural parameters of every unit. `O(n d^2)` a unit; no derivatives."""
-    inverse_noise = seen.inverse_noise.mT
+    """What a set of points adds to the natural parameters of every unit, in float64. `O(n d^2)` a unit; no derivatives.
+
+    In float32 the sums over accurate observations would be rounded by more than the prior's precision adds to them.
+    """
+    mean, phi, inverse_noise = mean.to(SUMS), phi.to(SUMS), seen.inverse_noise.mT.to(SUMS)
     residual = (seen.y.mT - _project(phi, mean)) * inverse_noise
     return NaturalParameters(
         weighted_gram(phi, inverse_noise),

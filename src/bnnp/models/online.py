@@ -8,10 +8,10 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._shapes import Tensor
-from bnnp.gaussian import NaturalParameters, UnitPrior, condition_on, log_density_at_sample
+from bnnp.gaussian import SUMS, NaturalParameters, UnitPrior, condition_on, log_density_at_sample
 from bnnp.models.draws import Draws
 from bnnp.models.posterior import WeightPosterior
-from bnnp.models.streaming import SUMS, check_can_be_cut, layer_noise, no_points, sums_over
+from bnnp.models.streaming import check_can_be_cut, layer_noise, no_points, sums_over
 from bnnp.tasks.task import TaskBatch
 
 POINTS_AT_ONCE = 1024

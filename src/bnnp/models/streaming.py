@@ -19,7 +19,14 @@ from rich.progress import (
 from rich.text import Text
 
 from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import NaturalParameters, UnitPrior, condition_on, log_density_at_sample, natural_parameters
+from bnnp.gaussian import (
+    SUMS,
+    NaturalParameters,
+    UnitPrior,
+    condition_on,
+    log_density_at_sample,
+    natural_parameters,
+)
 from bnnp.models.draws import Draws
 from bnnp.models.posterior import WeightPosterior
 from bnnp.network import features_of_layer
@@ -28,9 +35,6 @@ from bnnp.tasks.task import TaskBatch
 
 if TYPE_CHECKING:
     from bnnp.models.amortised import AmortisedModel, InferredWeights
-
-SUMS = torch.float64
-"""Precision of the sums over chunks: a million points leave none of float32's digits to small contributions."""
 
 
 def condition(
@@ -157,7 +161,7 @@ def sums_over(
     before = _outputs_before(model, x, weights)
     phi, seen = model.evidence(layer, batch, before, features)
     noise = model.layer_draws(draws, layer, start, start + batch.x.shape[1])
-    return natural_parameters(prior.mean, phi, seen, noise.points).to(SUMS)
+    return natural_parameters(prior.mean, phi, seen, noise.points)
 
 
 def layer_noise(model: AmortisedModel, draws: Draws, layer: int) -> Float[Tensor, "one samples units d"]:
