@@ -35,8 +35,8 @@ from test_training import Stop, fit, records, same, state
 NOISE = 0.3
 
 
-def task(points: int, seed: int = 0, likelihood: str = "gaussian") -> Task:
-    return Member("unitwise", likelihood, "pseudo", sees_hidden=False).task(points, seed)
+def task(points: int, seed: int = 0) -> Task:
+    return Member("unitwise", "gaussian", "pseudo", sees_hidden=False).task(points, seed)
 
 
 def attentive(**options) -> Any:
@@ -46,7 +46,7 @@ def attentive(**options) -> Any:
 
 
 def machine(**options) -> Any:
-    """A BNAM of two blocks with two heads each, no size the same as another, and layer norms that do something."""
+    """A BNAM of two blocks with two heads each, and with layer norms that do something."""
     choices = {"width": 4, "blocks": 2, "heads": 2, "mlp": 3, "likelihood": bnnp.Gaussian(NOISE), **options}
     model: Any = bnnp.BNAM(IN, OUT, activation="tanh", inference_hidden=(5,), dtype=FLOAT64, seed=0, **choices)
     randomise_norms(model.network)
@@ -70,7 +70,7 @@ MACHINES = {
     "factorised": lambda: machine(prior="factorised", blocks=1, last_layer="pseudo"),
     "networkwise": lambda: machine(prior="networkwise", blocks=1, width=2, last_layer="likelihood"),
 }
-MODELS = ATTENTIVE | MACHINES
+MODELS = ATTENTIVE | {"machine": lambda: machine(blocks=1), "machine-factorised": MACHINES["factorised"]}
 every_model = pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
 every_machine = pytest.mark.parametrize("build", MACHINES.values(), ids=MACHINES)
 both_kinds = pytest.mark.parametrize("build", [attentive, machine])
@@ -179,7 +179,6 @@ def test_axes_of_tasks_and_samples_broadcast_and_absent_points_are_seen_by_no_ot
         np.testing.assert_allclose(found[t, k, : len(tasks[t])], expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.xfail(strict=True, reason="the shapes of `attention` ask for the same axes of queries, keys and values")
 @torch.no_grad()
 def test_weights_without_axes_of_their_own_are_those_of_all():
     network, x = some_network(), task(5).x
@@ -239,8 +238,8 @@ def test_attention_is_a_weighted_mean_of_values_head_by_head():
 # --- inference networks with attention -------------------------------------------------------------------------------
 
 
-def set_encoder(seed: int = 0, hidden: tuple[int, ...] = (8, 8), heads: int = 2) -> SetEncoder:
-    return SetEncoder(3, 5, hidden, heads, torch.Generator().manual_seed(seed)).double()
+def set_encoder() -> SetEncoder:
+    return SetEncoder(3, 5, hidden=(8, 8), heads=2, generator=torch.Generator().manual_seed(0)).double()
 
 
 def some_inputs(tasks: int, samples: int, points: int) -> torch.Tensor:
@@ -335,7 +334,7 @@ def test_no_two_blocks_or_layers_start_alike():
     assert not any(torch.equal(a, b) for i, a in enumerate(weights) for b in weights[:i])
 
 
-def test_an_attbnnp_has_an_interface_of_its_own_and_is_a_bnnp():
+def test_an_attbnnp_is_a_bnnp_with_other_inference_networks():
     model = bnnp.AttBNNP(1, 1, (8,), "tanh", "factorised", inference_hidden=(4,))
     assert isinstance(model, bnnp.BNNP)
     assert not model.pointwise
@@ -355,7 +354,6 @@ def test_widths_that_the_heads_do_not_divide_are_refused(hidden):
         SetEncoder(1, 1, hidden, 4, torch.Generator())
 
 
-@pytest.mark.xfail(strict=True, reason="SetEncoder does not check that its width is positive")
 @pytest.mark.filterwarnings("ignore:Initializing zero-element")
 @pytest.mark.parametrize("hidden", [(0,), (-4,)])
 def test_widths_that_are_not_positive_are_refused(hidden):
@@ -496,7 +494,6 @@ def test_models_come_back_from_disk_with_the_same_predictions(build, tmp_path):
     np.testing.assert_array_equal(one.samples, other.samples)
 
 
-@pytest.mark.xfail(strict=True, reason="save sums over the last layer's points, which it refuses as an 'update'")
 @both_kinds
 def test_posteriors_come_back_from_disk_with_the_same_predictions(build, tmp_path):
     post = build().condition(task(5).x, task(5).y, num_samples=3)
@@ -540,7 +537,7 @@ every_small = pytest.mark.parametrize("build", [small_attentive, small_machine])
 
 @every_small
 def test_training_improves_the_objective_and_moves_all_parameters(build):
-    start, result = state(build()), fit(build(), steps=16, learning_rate=(2e-2, 2e-2), record_every=8)
+    start, result = state(build()), fit(build(), steps=12, learning_rate=(3e-2, 3e-2), record_every=6)
     first, last = result.history.to_frame()["objective"]
     assert last > first + 5
     assert all(bool(torch.isfinite(value).all()) for value in state(result.model).values())
@@ -647,7 +644,6 @@ def test_parts_of_the_samples_see_all_inputs(monkeypatch):
     np.testing.assert_allclose(parts, whole, rtol=1e-9)
 
 
-@pytest.mark.xfail(strict=True, reason="_numbers_per_sample does not count attention, points x points a head")
 def test_conditioning_a_machine_on_many_points_keeps_memory_bounded(monkeypatch):
     monkeypatch.setattr("bnnp.models.amortised.SAMPLES_AT_ONCE", 2**18)
     model, seen = bnnp.BNAM(1, 1, width=4, heads=4), torch.linspace(-1, 1, 200)[:, None]
@@ -674,11 +670,11 @@ def test_a_machine_has_the_layers_that_it_says():
         ({"width": 6, "heads": 4}, "width and heads: got 6 and 4, expected a width that the heads divide"),
         ({"width": 0}, "width and heads: got 0 and 4"),
         ({"heads": 0}, "width and heads: got 32 and 0"),
-        ({"blocks": 0}, "blocks and mlp: got 0 and 32, expected positive numbers"),
-        ({"mlp": -1}, "blocks and mlp: got 1 and -1"),
+        ({"blocks": 0}, "blocks, mlp: got 1, 1, 0, 32, expected positive numbers"),
+        ({"mlp": -1}, "blocks, mlp: got 1, 1, 1, -1"),
         ({"activation": "sine"}, "activation: got 'sine'"),
         ({"inference_hidden": (0,)}, "sizes"),
-        ({"out_size": 0}, "sizes"),
+        ({"out_size": 0}, "in_size, out_size, blocks, mlp: got 1, 0"),
         ({"prior": "flat"}, "prior"),
         ({"last_layer": "likelihood", "likelihood": bnnp.Bernoulli()}, "last_layer"),
     ],
@@ -688,7 +684,6 @@ def test_impossible_machines_are_refused(arguments, message):
         bnnp.BNAM(**{"in_size": 1, "out_size": 1, **arguments})
 
 
-@pytest.mark.xfail(strict=True, reason="BNAM takes mlp=0 for None, and AttentionNetwork does not check its inputs")
 @pytest.mark.parametrize("arguments", [{"mlp": 0}, {"in_size": 0}], ids=str)
 def test_machines_without_units_are_refused(arguments):
     with pytest.raises(ValueError, match="got"):

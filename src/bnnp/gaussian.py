@@ -231,7 +231,7 @@ def weight_space(
     drawn = start - phi.mT @ (noise.points.mT * inverse_noise)
     square = residual.square().sum(-2)
     if rest is not None:
-        rest = rest.to(phi.dtype)
+        rest = _moving_with(prior.mean, rest.to(phi.dtype))
         shift, drawn, square = shift + rest.shift, drawn - rest.noise, square + rest.square
     right = _columns(shift, drawn + shift, phi.shape[1])
     solutions, log_determinant, excess_trace = solve_in_weight_space(
@@ -241,6 +241,16 @@ def weight_space(
     log_determinant = log_determinant + 2 * prior.log_determinants()
     kl = 0.5 * (excess_trace + _times_each(whitener, mean.mT).square().sum(-1) + log_determinant)
     return Update(centred.mT, kl, -0.5 * (square - (shift * mean).sum(-2) + log_determinant), prior.factor)
+
+
+def _moving_with(mean: Float[Tensor, "tasks samples units d"], rest: NaturalParameters) -> NaturalParameters:
+    """The same sums, with their derivatives by the prior mean that they are about."""
+    if not mean.requires_grad:
+        return rest
+    moved = (mean - mean.detach()).unsqueeze(-1)  # zero, but for its derivative
+    pull = (unpacked(rest.precision) @ moved).squeeze(-1).mT
+    square = rest.square - 2 * (rest.shift * moved.squeeze(-1).mT).sum(-2)
+    return replace(rest, shift=rest.shift - pull, square=square)
 
 
 @torch.no_grad()

@@ -24,8 +24,10 @@ class AttentionNetwork(nn.Module):
         super().__init__()
         if width < 1 or heads < 1 or width % heads:
             raise ValueError(f"width and heads: got {width} and {heads}, expected a width that the heads divide")
-        if blocks < 1 or mlp < 1:
-            raise ValueError(f"blocks and mlp: got {blocks} and {mlp}, expected positive numbers")
+        if min(in_size, out_size, blocks, mlp) < 1:
+            raise ValueError(
+                f"in_size, out_size, blocks, mlp: got {in_size}, {out_size}, {blocks}, {mlp}, expected positive numbers"
+            )
         self.heads = heads
         self.blocks = blocks
         self.activation = activation
@@ -77,12 +79,12 @@ class AttentionNetwork(nn.Module):
 
 
 def attention(
-    queries: Float[Tensor, "*batch points width"],
-    keys: Float[Tensor, "*batch points width"],
-    values: Float[Tensor, "*batch points width"],
+    queries: Float[Tensor, "*#batch points width"],
+    keys: Float[Tensor, "*#batch points width"],
+    values: Float[Tensor, "*#batch points width"],
     heads: int,
     mask: Bool[Tensor, "*#batch points"] | None,
-) -> Float[Tensor, "*batch points width"]:
+) -> Float[Tensor, "*all points width"]:
     """Multi-head dot-product attention of all points with each other."""
 
     def by_head(x: Tensor) -> Tensor:
@@ -94,6 +96,6 @@ def attention(
         alone = torch.eye(mask.shape[-1], dtype=torch.bool, device=mask.device)
         visible = (mask.unsqueeze(-2) | alone).unsqueeze(-3)
     attended = functional.scaled_dot_product_attention(
-        by_head(queries), by_head(keys), by_head(values), attn_mask=visible
+        *(by_head(x) for x in torch.broadcast_tensors(queries, keys, values)), attn_mask=visible
     )
     return attended.transpose(-2, -3).flatten(-2)

@@ -47,7 +47,7 @@ class SetEncoder(nn.Module):
     def __init__(self, in_size: int, out_size: int, hidden: Sequence[int], heads: int, generator: torch.Generator):
         super().__init__()
         width = hidden[0] if hidden else 0
-        if not hidden or set(hidden) != {width} or width % heads:
+        if set(hidden) != {width} or width < 1 or width % heads:
             raise ValueError(
                 f"inference_hidden: got {tuple(hidden)}, expected equal sizes that {heads} heads of attention divide"
             )

@@ -15,7 +15,7 @@ from bnnp._shapes import Bool, Float, Tensor
 from bnnp._workers import in_parallel
 from bnnp.gaussian import Observations, UnitPrior, Update, UpdateNoise, condition, log_prior, with_missing
 from bnnp.inverse import FactorisationError
-from bnnp.layers import AmortisedLinear, PointEncoder, SetEncoder
+from bnnp.layers import AmortisedLinear, AttentionNetwork, PointEncoder, SetEncoder
 from bnnp.likelihoods import Gaussian, Likelihood
 from bnnp.models.draws import Draws
 from bnnp.models.posterior import WeightPosterior
@@ -327,6 +327,8 @@ class AmortisedModel(nn.Module):
             units, size = self.prior.unit_shape(layer)
             n = points * (self.network.weight_shapes[layer][1] if self.prior.couples_outputs else 1)
             sizes.append(units * size * min(n, size) + units * min(n, size) ** 2)
+        if isinstance(self.network, AttentionNetwork):
+            sizes.append(self.network.heads * points**2)
         return max(1, *sizes)
 
     def config(self) -> dict:

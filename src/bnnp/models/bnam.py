@@ -47,9 +47,10 @@ class BNAM(AmortisedModel):
         seed: Seed = 0,
     ):
         generator = as_generator(seed)
+        mlp = width if mlp is None else mlp
         inner = (width, width) if inference_hidden is None else tuple(inference_hidden)
         super().__init__(
-            AttentionNetwork(in_size, out_size, width, blocks, heads, mlp or width, activation),
+            AttentionNetwork(in_size, out_size, width, blocks, heads, mlp, activation),
             Choices(prior, likelihood, False, last_layer, min_pseudo_noise),
             lambda size_in, size_out: PointEncoder(size_in, size_out, inner, activation, generator),
             dtype,
@@ -60,7 +61,7 @@ class BNAM(AmortisedModel):
             "width": width,
             "blocks": blocks,
             "heads": heads,
-            "mlp": mlp or width,
+            "mlp": mlp,
             "activation": activation,
             "inference_hidden": list(inner),
         }

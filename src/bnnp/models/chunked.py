@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from bnnp._shapes import Float, Tensor
 from bnnp.gaussian import NaturalParameters, UnitPrior, UpdateNoise, natural_parameters, weight_space
 from bnnp.models.amortised import AmortisedModel, InferredWeights
-from bnnp.models.streaming import check_can_be_cut
+from bnnp.models.streaming import check_chunk_size
 from bnnp.network import features_of_layer, run
 from bnnp.tasks.task import TaskBatch
 
@@ -21,15 +21,14 @@ class InChunks:
     All chunks enter every layer's posterior, so that samples are those of the whole context, but only one of them, the
     same for all layers, has derivatives there. Likelihoods are those of all points, with derivatives by the weights;
     they too are computed chunk by chunk, and once more when they are differentiated. Memory depends on the chunk alone.
+    NPVI is the exception: it asks for the density of given weights, and so goes through whole contexts.
     """
 
     model: AmortisedModel
     chunk_size: int
 
     def __post_init__(self):
-        if self.chunk_size < 1:
-            raise ValueError(f"chunk_size: got {self.chunk_size}, expected a positive number of points")
-        check_can_be_cut(self.model, "chunk_size")
+        check_chunk_size(self.model, self.chunk_size)
 
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredWeights:
         points = context.x.shape[1]

@@ -15,6 +15,7 @@ from bnnp.models.amortised import AmortisedModel
 from bnnp.models.bnam import BNAM
 from bnnp.models.bnnp import BNNP
 from bnnp.models.posterior import WeightPosterior
+from bnnp.models.streaming import can_be_cut
 
 ZOO = "zoo:"
 CLASSES = {"BNNP": BNNP, "BNAM": BNAM}
@@ -44,13 +45,16 @@ def zoo_names() -> list[str]:
 
 
 def save_posterior(post: WeightPosterior, path: str | Path) -> Path:
-    """Write a posterior and its model to one file, without the points it was conditioned on."""
-    kept = post.forgetting_context()
-    assert kept.last is not None
+    """Write a posterior and its model to one file, without the points it was conditioned on.
+
+    The sums for later updates are in it too, where the model has updates.
+    """
+    kept = post.forgetting_context() if can_be_cut(post.model) else post
     tensors = {f"model.{name}": tensor for name, tensor in kept.model.state_dict().items()}
     for layer, values in enumerate(zip(kept.weights, kept.layer_kl, kept.layer_log_density, strict=True)):
         tensors |= dict(zip((f"weights.{layer}", f"kl.{layer}", f"density.{layer}"), values, strict=True))
-    tensors |= {f"last.{name}": getattr(kept.last, name) for name in _SUMS}
+    if kept.last is not None:
+        tensors |= {f"last.{name}": getattr(kept.last, name) for name in _SUMS}
     header = {"model": model_header(kept.model), "seed": kept.seed, "points": kept.points}
     return write_tensors(path, "posterior", tensors, header)
 
@@ -68,7 +72,9 @@ def load_posterior(path: str | Path) -> WeightPosterior:
         found = [tuple(w.shape[1:]) for w in weights]
         if found != model.network.weight_shapes:
             raise ValueError(f"weights have shapes {found}, expected {model.network.weight_shapes}")
-        last = NaturalParameters(*(tensors[f"last.{name}"] for name in _SUMS))
+        last = None
+        if can_be_cut(model):
+            last = NaturalParameters(*(tensors[f"last.{name}"] for name in _SUMS))
         seed, points = int(header["seed"]), int(header["points"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: the posterior file is damaged ({error})") from None

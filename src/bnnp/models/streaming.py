@@ -43,9 +43,7 @@ def condition(
     """`model.condition` with a `chunk_size`."""
     from bnnp.models.amortised import sample_chunks
 
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
-        raise ValueError(f"chunk_size: got {chunk_size!r}, expected a positive number of points")
-    check_can_be_cut(model, "chunk_size")
+    check_chunk_size(model, chunk_size)
     context = _Context.of(model, x, y, chunk_size)
     runs = sample_chunks(num_samples, _numbers_per_sample(model, chunk_size))
     with torch.no_grad(), _bar(progress) as bar:
@@ -60,6 +58,17 @@ def condition(
     inferred = [part for part, _ in parts]
     last = [natural for _, natural in parts]
     return WeightPosterior.joined(model, inferred, seed, points, None, last)
+
+
+def can_be_cut(model: AmortisedModel) -> bool:
+    """Whether the points of a context do not see each other, so that sums over parts of it are all there is to it."""
+    return model.pointwise and not model.network.mixes_points
+
+
+def check_chunk_size(model: AmortisedModel, chunk_size: Any) -> None:
+    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
+        raise ValueError(f"chunk_size: got {chunk_size!r}, expected a positive number of points")
+    check_can_be_cut(model, "chunk_size")
 
 
 def check_can_be_cut(model: AmortisedModel, what: str) -> None:

@@ -116,12 +116,13 @@ def fit(
         checkpoint_every=checkpoint_every,
     )
     _check_rates(learning_rate, prior_rate, clip_norm)
+    learner = model if chunk_size is None else InChunks(model, chunk_size)
     number = as_integer(seed)
     size = context_size(context_share, context_count)
     _prepare(model, source, prior_start, number)
     stream = TaskStream(source, batch_size, size, int(child(number, _STREAM).initial_seed()), model.device)
     adam = optimiser(_groups(model, prior_rate))
-    run = _Run(model, adam, History(), {}, checkpoint, chunk_size)
+    run = _Run(model, learner, adam, History(), {}, checkpoint)
     if checkpoint is not None:
         run.settings = {
             "objective": _described(objective),
@@ -177,14 +178,14 @@ class _Run:
     def __init__(
         self,
         model: AmortisedModel,
+        learner: AmortisedModel | InChunks,
         optimiser: torch.optim.Optimizer,
         history: History,
         settings: dict[str, Any],
         folder: str | Path | None,
-        chunk_size: int | None,
     ):
         self.model = model
-        self.learner = model if chunk_size is None else InChunks(model, chunk_size)
+        self.learner = learner
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimiser = optimiser
         self.history = history
