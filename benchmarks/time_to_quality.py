@@ -6,7 +6,7 @@
 
 Data: sawtooth (tested on the paper's 16 sets), gp, heaviside (16 fresh tasks each), few (16 sawtooth data sets in all
 to learn from, tested on the paper's sets). Networks have two hidden layers of 48 units; scores are those of 200 weight
-samples at the learned noise. Seconds are those of training alone.
+samples at the learned noise. Figures have CPU seconds, evaluations included: run with OMP_NUM_THREADS=1.
 """
 
 import argparse
@@ -104,12 +104,12 @@ def draw(options: argparse.Namespace) -> None:
     for column, name in enumerate(data):
         for record in records:
             if record["data"] == name:
-                seconds = [row["seconds"] for row in record["evaluations"]]
+                seconds = [row["cpu_seconds"] for row in record["evaluations"]]
                 label = f"{record['recipe']}, {record['steps']:,} steps"
                 for panel, score in zip(panels[:, column], ("pooled", "mae"), strict=True):
                     panel.semilogx(seconds, [row[score] for row in record["evaluations"]], ".-", label=label)
         panels[0][column].set_title(name)
-        panels[1][column].set_xlabel("seconds of training")
+        panels[1][column].set_xlabel("CPU seconds, one core")
         panels[1][column].legend(fontsize=8)
     panels[0][0].set_ylabel("pooled LPPD, learned noise")
     panels[1][0].set_ylabel("mean absolute error")

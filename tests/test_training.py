@@ -238,7 +238,15 @@ class InterruptedAdam(torch.optim.Adam):
         return super().step(closure)
 
 
-def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(tmp_path):
+@pytest.fixture
+def ctrl_c_interrupts():
+    """As in a terminal: tests that run in the background may have been started with Ctrl-C switched off."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_in_the_middle_of_a_step_waits_for_its_end(ctrl_c_interrupts):
     handler = signal.getsignal(signal.SIGINT)
     result = fit(optimiser=InterruptedAdam, record_every=1)
     assert result.interrupted
