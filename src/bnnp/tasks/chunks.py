@@ -61,7 +61,7 @@ def from_parquet(path: str | Path, *, x: Sequence[str], y: Sequence[str]) -> Par
     parquet = _parquet()
     try:
         found = parquet.ParquetFile(file)
-    except Exception as error:  # pyarrow raises its own kinds, which cannot be named without importing it
+    except (ValueError, OSError) as error:  # pyarrow's own errors are kinds of these
         raise ValueError(f"{file}: not a Parquet file ({error})") from None
     missing = [name for name in [*x, *y] if name not in found.schema_arrow.names]
     if missing:
