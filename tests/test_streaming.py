@@ -148,8 +148,7 @@ def test_draws_belong_to_the_number_of_a_sample_and_of_a_point():
 
 
 @every_member
-def test_update_of_the_last_layer_is_conditioning_it_on_everything(member):
-    """The same last layer as by the library's own update, given the same samples of the earlier layers."""
+def test_updates_one_by_one_are_one_joint_update_of_the_last_layer_alone(member):
     model = member.build()
     (x, y), (x_more, y_more) = data(5, member), data(4, member, seed=1)
     post = model.condition(lambda: iter([(x, y)]), num_samples=3, chunk_size=100)

@@ -70,11 +70,8 @@ class UnitPrior:
         """The `v` with `w = mu + L v`."""
         return _whitened(weights - self.mean, self.factor)
 
-    def log_determinant(self) -> Float[Tensor, ""]:
-        """`log |L|`, summed over units."""
-        return self.log_determinants().sum()
-
     def log_determinants(self) -> Float[Tensor, "units"]:
+        """`log |L|` of each unit."""
         diagonal = self.factor if self.is_diagonal else self.factor.diagonal(dim1=-2, dim2=-1)
         return diagonal.log().sum(-1)
 

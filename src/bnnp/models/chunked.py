@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from bnnp._shapes import Float, Tensor
 from bnnp.gaussian import NaturalParameters, UnitPrior, UpdateNoise, natural_parameters, weight_space
 from bnnp.models.amortised import AmortisedModel, InferredWeights
-from bnnp.models.streaming import check_chunk_size
+from bnnp.models.streaming import check_chunk_size, outputs_before
 from bnnp.network import features_of_layer, run
 from bnnp.tasks.task import TaskBatch
 
@@ -80,8 +80,7 @@ class InChunks:
         for part in parts:
             x = part.x.unsqueeze(1)
             features = features_of_layer(model.network.program(x), weights)
-            before = features_of_layer(model.network.program(x), weights[:-1]) @ weights[-1] if weights else x
-            phi, seen = model.evidence(layer, part, before, features)
+            phi, seen = model.evidence(layer, part, outputs_before(model, x, weights), features)
             noise: UpdateNoise = model.random_draws(layer, phi, num_samples, random)
             added = natural_parameters(prior.mean, phi, seen, noise.points)
             total = added if total is None else total + added

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from bnnp.gaussian import (
 from bnnp.models.draws import Draws
 from bnnp.models.posterior import WeightPosterior
 from bnnp.network import features_of_layer
-from bnnp.tasks.chunks import ArrayPieces, pieces_of
+from bnnp.tasks.chunks import ArrayPieces, ParquetPieces, pieces_of
 from bnnp.tasks.task import TaskBatch
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ class _Context:
         from bnnp.models.amortised import in_canonical_order
 
         if y is None:
-            points = len(x) if hasattr(x, "__len__") else None
-            return _Context(model, pieces_of(x), chunk_size, points if hasattr(x, "rows") else None)
+            return _Context(model, pieces_of(x), chunk_size, len(x) if isinstance(x, ParquetPieces) else None)
         if hasattr(x, "filename"):  # a memmap: too large to sort, so taken in its own order
             pieces = ArrayPieces(x, y, chunk_size)
         else:
@@ -167,7 +166,7 @@ def sums_over(
     """What a chunk adds to a layer's natural parameters, given the weights of earlier layers."""
     x = batch.x.unsqueeze(1)
     features = features_of_layer(model.network.program(x), weights)
-    before = _outputs_before(model, x, weights)
+    before = outputs_before(model, x, weights)
     phi, seen = model.evidence(layer, batch, before, features)
     noise = model.layer_draws(draws, layer, start, start + batch.x.shape[1])
     return natural_parameters(prior.mean, phi, seen, noise.points)
@@ -190,7 +189,7 @@ def no_points(model: AmortisedModel, layer: int, samples: int) -> NaturalParamet
     )
 
 
-def _outputs_before(model: AmortisedModel, x: Tensor, weights: list[Tensor]) -> Tensor:
+def outputs_before(model: AmortisedModel, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
     """Outputs of the layer before, which only inference networks that see hidden units need."""
     if not model.inference_sees_hidden or not weights:
         return x
