@@ -53,7 +53,10 @@ def source_and_tests(data: str) -> tuple[TaskSource, Collection | list[Split]]:
 
 def run(options: argparse.Namespace) -> None:
     source, tests = source_and_tests(options.data)
-    model = bnnp.BNNP(1, 1, (48, 48), ACTIVATIONS[options.data], likelihood=bnnp.Gaussian(0.05), seed=options.seed)
+    if options.start:
+        model = bnnp.load(options.start)
+    else:
+        model = bnnp.BNNP(1, 1, (48, 48), ACTIVATIONS[options.data], likelihood=bnnp.Gaussian(0.05), seed=options.seed)
     started, spent = time.perf_counter(), time.process_time()
     samples = options.samples or SAMPLES.get(options.recipe, 10)
 
@@ -127,6 +130,7 @@ def main() -> None:
     runner.add_argument("--minutes", type=float, default=float("inf"))
     runner.add_argument("--every", type=int, default=500)
     runner.add_argument("--learning-rate", help="first and last, as in 2e-3,2e-5, in place of the recipe's")
+    runner.add_argument("--start", help="file of a model to train further, in place of a new one")
     runner.add_argument("--save", help="file for the trained model")
     runner.add_argument("--seed", type=int, default=0)
     runner.add_argument("--progress", action="store_true")

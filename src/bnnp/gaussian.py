@@ -34,8 +34,8 @@ from bnnp.inverse import (
     weighted_gram,
 )
 
-SUMS = torch.float64
-"""Precision of sums over points that are not held."""
+CAREFUL = torch.float64
+"""Precision in which posteriors that users hold are solved for, and of sums over points; training has the model's."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def natural_parameters(
 
     In float32 the sums over accurate observations would be rounded by more than the prior's precision adds to them.
     """
-    mean, phi, inverse_noise = mean.to(SUMS), phi.to(SUMS), seen.inverse_noise.mT.to(SUMS)
+    mean, phi, inverse_noise = mean.to(CAREFUL), phi.to(CAREFUL), seen.inverse_noise.mT.to(CAREFUL)
     residual = (seen.y.mT - _project(phi, mean)) * inverse_noise
     return NaturalParameters(
         weighted_gram(phi, inverse_noise),
@@ -341,7 +341,8 @@ def _times_each(
 def _whitened(centred: Float[Tensor, "*batch units d"], factor: Tensor) -> Float[Tensor, "*batch units d"]:
     if factor.ndim == 2:
         return centred / factor
-    return torch.linalg.solve_triangular(factor, centred.unsqueeze(-1), upper=False).squeeze(-1)
+    by_unit = centred.flatten(0, -3).permute(1, 2, 0)  # all vectors of a unit as columns: one solve a unit
+    return torch.linalg.solve_triangular(factor, by_unit, upper=False).permute(2, 0, 1).reshape(centred.shape)
 
 
 def _columns(

@@ -13,7 +13,7 @@ from bnnp import priors
 from bnnp._random import Seed, as_integer, normal
 from bnnp._shapes import Bool, Float, Tensor
 from bnnp._workers import in_parallel
-from bnnp.gaussian import Observations, UnitPrior, Update, UpdateNoise, condition, log_prior, with_missing
+from bnnp.gaussian import CAREFUL, Observations, UnitPrior, Update, UpdateNoise, condition, log_prior, with_missing
 from bnnp.inverse import FactorisationError
 from bnnp.layers import AmortisedLinear, AttentionNetwork, PointEncoder, SetEncoder
 from bnnp.likelihoods import Gaussian, Likelihood
@@ -26,7 +26,7 @@ from bnnp.tasks.task import Task, TaskBatch, as_columns
 
 MIN_PSEUDO_NOISE = 1e-3
 SAMPLES_AT_ONCE = 2**24
-"""Numbers in the largest array of one chunk of weight samples while conditioning: 64 MB in float32."""
+"""Numbers in the largest array of one chunk of weight samples while conditioning: 128 MB."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class AmortisedModel(nn.Module):
         def infer(samples: range) -> InferredWeights:
             draws = Draws(number, samples, self.dtype, self.device)
             noise = [self.layer_draws(draws, layer, 0, len(task)) for layer in range(self.network.num_layers)]
-            return self.infer(context, len(samples), noise, densities=True)
+            return self.infer(context, len(samples), noise, careful=True)
 
         with torch.no_grad():
             parts = in_parallel(infer, chunks)
@@ -210,12 +210,12 @@ class AmortisedModel(nn.Module):
         num_samples: int,
         random: torch.Generator | Sequence[UpdateNoise],
         *,
-        densities: bool = False,
+        careful: bool = False,
     ) -> InferredWeights:
         """Sample the posterior layer by layer, each given the samples of those before (paper, eqs. 5-9).
 
         context: prepared points;  random: a generator, or the normal draws themselves, one record a layer.
-        densities: give the log-density of every sample too.
+        careful: solve in float64 whatever the model's precision, and give the log-density of every sample too.
 
         Cost per task and sample: `O(n d min(n, d) out + min(n, d)^3 out)` a layer; the first layer's matrices are
         shared by all samples.
@@ -229,13 +229,15 @@ class AmortisedModel(nn.Module):
             prior = self.prior.layer(layer, whitened)
             phi, seen = self.evidence(layer, context, h, features)
             draws = self.random_draws(layer, phi, num_samples, random)
+            if careful:
+                prior, phi, seen, draws = prior.to(CAREFUL), phi.to(CAREFUL), seen.to(CAREFUL), draws.to(CAREFUL)
             update = self.named_update(layer, condition, prior, phi, seen, draws)
             if self.prior.couples_layers:
-                whitened.append(update.whitened)
+                whitened.append(update.whitened.to(self.dtype))
             units = prior.mean + update.centred
-            if densities:
+            if careful:
                 log_densities.append(_log_density(prior, update.whitened, units, phi, seen, update))
-            weights.append(self.prior.from_units(layer, units))
+            weights.append(self.prior.from_units(layer, units.to(self.dtype)))
             kls.append(update.kl.sum(-1))
             h = features @ weights[-1]
             return h

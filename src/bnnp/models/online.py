@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._shapes import Tensor
-from bnnp.gaussian import SUMS, NaturalParameters, UnitPrior, condition_on, log_density_at_sample
+from bnnp.gaussian import CAREFUL, NaturalParameters, UnitPrior, condition_on, log_density_at_sample
 from bnnp.models.draws import Draws
 from bnnp.models.posterior import WeightPosterior
 from bnnp.models.streaming import check_can_be_cut, layer_noise, no_points, sums_over
@@ -29,7 +29,7 @@ def update(post: WeightPosterior, x: ArrayLike | Tensor, y: ArrayLike | Tensor) 
     natural = before.last + _sums(post, new, post.points)
     layer, prior = model.network.num_layers - 1, _last_prior(post)
     sample = model.named_update(layer, condition_on, prior, natural, layer_noise(model, _draws(post), layer))
-    double = prior.to(SUMS)
+    double = prior.to(CAREFUL)
     weights = model.prior.from_units(layer, (double.mean + sample.centred).to(model.dtype))[0]
     density = log_density_at_sample(double, sample, natural).sum(-1)[0]
     return replace(

@@ -27,6 +27,7 @@ class WeightPosterior:
     weights: every layer's samples (samples, d_in + 1, d_out), the last row being the bias.
     layer_kl: KL of each layer's posterior to its prior (samples,), given each sample of the earlier layers.
     layer_log_density: log-density of each layer's posterior at its sample (samples,).
+        Both are in float64, whatever the precision of the model.
     seed, points: the number that the draws were made from, and how many points have been seen.
     context: the points, where they are held, for the first `update`;  last: the last layer's sums over all points.
     """

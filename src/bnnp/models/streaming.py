@@ -20,7 +20,7 @@ from rich.text import Text
 
 from bnnp._shapes import Float, Tensor
 from bnnp.gaussian import (
-    SUMS,
+    CAREFUL,
     NaturalParameters,
     UnitPrior,
     condition_on,
@@ -143,7 +143,7 @@ def _infer(
             natural = natural + sums_over(model, layer, prior, weights, batch, draws, start)
             advance(batch.x.shape[1])
         sample = model.named_update(layer, condition_on, prior, natural, layer_noise(model, draws, layer))
-        double = prior.to(SUMS)
+        double = prior.to(CAREFUL)
         log_densities.append(log_density_at_sample(double, sample, natural).sum(-1))
         kls.append(sample.kl.sum(-1))
         if model.prior.couples_layers:
@@ -181,7 +181,7 @@ def no_points(model: AmortisedModel, layer: int, samples: int) -> NaturalParamet
     shared = 1 if layer == 0 else samples  # the first layer's features are those of every sample
 
     def zeros(*shape: int) -> Tensor:
-        return torch.zeros(1, *shape, dtype=SUMS, device=model.device)
+        return torch.zeros(1, *shape, dtype=CAREFUL, device=model.device)
 
     pairs = size * (size + 1) // 2
     return NaturalParameters(
