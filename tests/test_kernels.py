@@ -257,21 +257,45 @@ def test_derivatives_of_added_matrices_are_those_of_a_dense_inverse(shape, diago
     assert_close(differentiate_added(back_end, (precision, gram, right), grads), expected)
 
 
-# --- products of pairs -----------------------------------------------------------------------------------------------
+# --- Gram matrices ---------------------------------------------------------------------------------------------------
+
+
+def gram_problem(points: int, shape: Shape) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    phi, scale = (
+        normal(shape.rows, points, shape.size),
+        torch.exp(0.3 * normal(shape.rows, points, shape.units, seed=1)),
+    )
+    return phi, scale, normal(shape.rows, pairs(shape.size), shape.units, seed=2)
+
+
+def dense_gram(phi: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return packed(torch.einsum("rni,rnu,rnj->ruij", phi, scale.square(), phi))
 
 
 @every_back_end
-@pytest.mark.parametrize("size", [1, 3, 21])
-def test_pair_products_and_their_derivatives(size, back_end):
-    phi = normal(2, 7, size).requires_grad_()
-    expected = torch.stack([phi[..., i] * phi[..., j] for i in range(size) for j in range(i + 1)], dim=-1)
-    out, grad_phi = unwritten(phi, *expected.shape), unwritten(phi, *phi.shape)
-    given = phi.detach()
-    assert back_end.pair_products(given, out) is out
-    grad = normal(*expected.shape, seed=1)
-    back_end.differentiate_pair_products(given, grad, grad_phi)
-    (gradient,) = torch.autograd.grad(expected, phi, grad)
-    assert_close({"products": out, "gradient": grad_phi}, {"products": expected.detach(), "gradient": gradient})
+@every_shape
+@pytest.mark.parametrize("points", [1, 7, 32, 70])
+def test_weighted_gram_matrices_and_their_derivatives(points, shape, back_end):
+    phi, scale, others = gram_problem(points, shape)
+    leaves = [phi.clone().requires_grad_(), scale.clone().requires_grad_()]
+    expected = dense_gram(*leaves)
+    gram = others.clone()
+    back_end.add_weighted_gram(phi, scale, gram)
+    grad = normal(*gram.shape, seed=3)
+    found = {"phi": unwritten(phi, *phi.shape), "scale": unwritten(scale, *scale.shape)}
+    back_end.differentiate_weighted_gram(phi, scale, grad, *found.values())
+    gradients = dict(zip(found, torch.autograd.grad(expected, leaves, grad), strict=True))
+    assert_close({"gram": gram, **found}, {"gram": others + expected.detach(), **gradients})
+
+
+@every_back_end
+def test_a_point_that_is_not_finite_spoils_its_own_row_alone(back_end):
+    phi, scale, gram = gram_problem(7, STRADDLING)
+    phi[0, 3, 1] = torch.nan
+    expected = gram[1:] + dense_gram(phi[1:], scale[1:])
+    back_end.add_weighted_gram(phi, scale, gram)
+    assert bool(gram[0].isnan().any())
+    assert_close({"gram": gram[1:]}, {"gram": expected})
 
 
 # --- float32 ---------------------------------------------------------------------------------------------------------

@@ -77,21 +77,14 @@ def weighted_gram(
     batch = (phi.shape[0], phi.shape[1], inverse_noise.shape[-1])
     rows, scale = _rows(phi), _rows_of_noise(inverse_noise, batch)
     (count, n, d), units = rows.shape, batch[2]
-    pairs = d * (d + 1) // 2
-    gram = phi.new_zeros(count, pairs, units)
+    gram = phi.new_zeros(count, d * (d + 1) // 2, units)
     back_end = _back_end(d, phi.device)
-    block = max(64, NUMBERS_AT_ONCE // pairs)  # of points, so that their products stay in the cache
 
     def work(chunks: list[slice]) -> None:
         for part in chunks:
-            here, weights, result = _cut(part, rows, scale, gram)
-            for start in range(0, n, block):
-                points = slice(start, start + block)
-                features = here[:, points].contiguous()
-                products = back_end.pair_products(features, phi.new_empty(*features.shape[:2], pairs))
-                result.baddbmm_(products.mT, weights[:, points].square())
+            back_end.add_weighted_gram(*_cut(part, rows, scale, gram))
 
-    in_parallel(work, _shares(count, max(n, units) * pairs, phi.device))
+    in_parallel(work, _shares(count, max(n, d) * d * units, phi.device))
     return gram.view(*batch[:2], *gram.shape[1:])
 
 
@@ -210,7 +203,7 @@ class _FunctionSpaceSolve(torch.autograd.Function):
 
 
 class _WeightSpaceSolve(torch.autograd.Function):
-    """The weighted Gram matrices of all units are one product of the weights with all `phi_i phi_j`, each pair once.
+    """The Gram matrices of all units are those of the same features, weighted by the unit's own noise.
 
     With `X`, `G`, `g`, `t`, `H` as in function space, `dB = H`, `E = dQ = g Q^-1 - t Q^-1 Lambda Q^-1
     - (H X^T + X H^T)/2` and `dLambda = E + t Q^-1`. No derivative multiplies `E` by `Q`, which float32 would not bear.
@@ -224,25 +217,21 @@ class _WeightSpaceSolve(torch.autograd.Function):
         rows, scale, columns = _rows(phi), _rows_of_noise(inverse_noise, batch), _rows(right)
         (count, n, d), units = rows.shape, precision.shape[0]
         prior = (precision.mT if precision.ndim == 2 else lapack.packed(precision.unsqueeze(0))[0]).contiguous()
-        inverse = phi.new_empty(count, d * (d + 1) // 2, units)
+        pairs = (count, d * (d + 1) // 2, units)
+        inverse = phi.new_zeros(pairs) if rest is None else rest.reshape(pairs).clone()
         solution = torch.empty_like(columns)
         log_determinant, excess_trace, health = phi.new_empty(3, count, units)
 
         back_end = _back_end(d, phi.device)
         outputs = (inverse, columns, solution, log_determinant, excess_trace, health)
-        others = None if rest is None else _rows(rest)
 
         def work(chunks: list[slice]) -> None:
-            products = phi.new_empty(_longest(chunks), n, d * (d + 1) // 2)
             for part in chunks:
-                here, weights, *results = _cut(part, rows, scale, *outputs)
-                pairs = back_end.pair_products(here, products[: len(here)])
-                torch.bmm(pairs.mT, weights.square(), out=results[0])
-                if others is not None:
-                    results[0] += others[part]
-                back_end.invert_added(prior, *results)
+                here, weights, gram, *results = _cut(part, rows, scale, *outputs)
+                back_end.add_weighted_gram(here, weights, gram)
+                back_end.invert_added(prior, gram, *results)
 
-        in_parallel(work, _shares(count, max(n, units) * d * (d + 1) // 2, phi.device))
+        in_parallel(work, _shares(count, max(n, d) * d * units, phi.device))
         _check(health, batch)
         ctx.save_for_backward(prior, rows, scale, inverse, solution)
         ctx.shapes = precision.shape, phi.shape, inverse_noise.shape, batch
@@ -261,25 +250,20 @@ class _WeightSpaceSolve(torch.autograd.Function):
 
         def work(chunks: list[slice]) -> Tensor:
             grad_gram = rows.new_empty(_longest(chunks), pairs, units)
-            products = rows.new_empty(_longest(chunks), n, pairs)
             grad_prior = rows.new_zeros(2, pairs, units)
             for part in chunks:
-                here, weights, grad_here, grad_weights, grad_columns = _cut(
-                    part, rows, scale, grad_rows, grad_scale, grad_right
-                )
-                grad, product = grad_gram[: len(here)], products[: len(here)]
+                grad = grad_gram[: part.stop - part.start]
+                (grad_columns,) = _cut(part, grad_right)
                 arguments = [prior, *_cut(part, *given), grad, grad_columns]
                 back_end.differentiate_added(*arguments)
-                torch.bmm(back_end.pair_products(here, product), grad, out=grad_weights)
-                torch.bmm(weights.square(), grad.mT, out=product)  # derivatives of the pairs' products
-                back_end.differentiate_pair_products(here, product, grad_here)
+                here, weights, *results = _cut(part, rows, scale, grad_rows, grad_scale)
+                back_end.differentiate_weighted_gram(here, weights, grad, *results)
                 if ctx.needs_input_grad[0]:
                     grad_prior[0] += grad.sum(0)
                     grad_prior[1] += (traces[part].unsqueeze(1) * inverse[part]).sum(0)
             return grad_prior
 
-        grad_prior, weighted = _sum(in_parallel(work, _shares(count, max(n, units) * pairs, rows.device)))
-        grad_scale *= 2 * scale
+        grad_prior, weighted = _sum(in_parallel(work, _shares(count, max(n, d) * d * units, rows.device)))
         grad_noise = grad_scale.view(*batch[:2], n, units).sum_to_size(noise_shape)
         grad_precision = _whole_gradient(grad_prior, weighted, prior_shape) if ctx.needs_input_grad[0] else None
         return grad_precision, grad_rows.view(phi_shape), grad_noise, grad_right.view(grad_solution.shape), None

@@ -82,16 +82,22 @@ def differentiate_added(
     )
 
 
-def pair_products(phi: Float[Tensor, "rows n d"], out: Float[Tensor, "rows n pairs"]) -> Float[Tensor, "rows n pairs"]:
-    """`phi_i phi_j` for all `j <= i`. With it the weighted Gram matrices of all units are one product."""
-    _call(loops.pair_products, phi, out)
-    return out
-
-
-def differentiate_pair_products(
-    phi: Float[Tensor, "rows n d"], grad: Float[Tensor, "rows n pairs"], grad_phi: Float[Tensor, "rows n d"]
+def add_weighted_gram(
+    phi: Float[Tensor, "rows n d"], scale: Float[Tensor, "rows n units"], gram: Float[Tensor, "rows pairs units"]
 ) -> None:
-    _call(loops.differentiate_pair_products, phi, grad, grad_phi)
+    """Add `phi^T diag(s)^2 phi` of every unit to `gram`."""
+    _call(loops.add_weighted_gram, phi, scale, gram)
+
+
+def differentiate_weighted_gram(
+    phi: Float[Tensor, "rows n d"],
+    scale: Float[Tensor, "rows n units"],
+    grad: Float[Tensor, "rows pairs units"],
+    grad_phi: Float[Tensor, "rows n d"],
+    grad_scale: Float[Tensor, "rows n units"],
+) -> None:
+    """The last two from all before: derivatives of `add_weighted_gram`, for gram as packed (each pair once)."""
+    _call(loops.differentiate_weighted_gram, phi, scale, grad, grad_phi, grad_scale)
 
 
 def _call(kernel, *tensors: Tensor) -> None:
@@ -109,4 +115,5 @@ def compile_loops() -> None:
         )
         invert_added(value, *(torch.ones_like(x) for x in (one, column, column, value, value, value)))
         differentiate_added(value, one, column, column, value, value, torch.ones_like(one), torch.ones_like(column))
-        differentiate_pair_products(one, pair_products(one, torch.ones_like(one)), torch.ones_like(one))
+        add_weighted_gram(one, one, torch.ones_like(one))
+        differentiate_weighted_gram(one, one, one, torch.ones_like(one), torch.ones_like(one))

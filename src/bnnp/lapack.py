@@ -4,6 +4,9 @@ import torch
 
 from bnnp._shapes import Float, Tensor
 
+NUMBERS_AT_ONCE = 2**22
+"""Numbers in the largest array that is made on the way: 16 MB in float32."""
+
 
 def invert_scaled(
     gram: Float[Tensor, "rows n n units"],
@@ -80,19 +83,41 @@ def differentiate_added(
     grad_right.copy_(_units_last(h))
 
 
-def pair_products(phi: Float[Tensor, "rows n d"], out: Float[Tensor, "rows n pairs"]) -> Float[Tensor, "rows n pairs"]:
-    i, j = torch.tril_indices(phi.shape[-1], phi.shape[-1], device=phi.device)
-    return torch.mul(phi[..., i], phi[..., j], out=out)
-
-
-def differentiate_pair_products(
-    phi: Float[Tensor, "rows n d"], grad: Float[Tensor, "rows n pairs"], grad_phi: Float[Tensor, "rows n d"]
+def add_weighted_gram(
+    phi: Float[Tensor, "rows n d"], scale: Float[Tensor, "rows n units"], gram: Float[Tensor, "rows pairs units"]
 ) -> None:
-    d = phi.shape[-1]
-    i, j = torch.tril_indices(d, d, device=phi.device)
-    lower = grad.new_zeros(*phi.shape, d)
-    lower[..., i, j] = grad
-    grad_phi.copy_(((lower + lower.mT) @ phi.unsqueeze(-1)).squeeze(-1))
+    """For all units one product of their weights with all `phi_i phi_j`, each pair once."""
+    i, j = _pairs(phi)
+    for points in _blocks(phi):
+        here = phi[:, points]
+        gram.baddbmm_((here[..., i] * here[..., j]).mT, scale[:, points].square())
+
+
+def differentiate_weighted_gram(
+    phi: Float[Tensor, "rows n d"],
+    scale: Float[Tensor, "rows n units"],
+    grad: Float[Tensor, "rows pairs units"],
+    grad_phi: Float[Tensor, "rows n d"],
+    grad_scale: Float[Tensor, "rows n units"],
+) -> None:
+    i, j = _pairs(phi)
+    for points in _blocks(phi):
+        here, s = phi[:, points], scale[:, points]
+        grad_scale[:, points] = 2 * s * ((here[..., i] * here[..., j]) @ grad)
+        lower = grad.new_zeros(*here.shape, here.shape[-1])
+        lower[..., i, j] = s.square() @ grad.mT
+        grad_phi[:, points] = ((lower + lower.mT) @ here.unsqueeze(-1)).squeeze(-1)
+
+
+def _pairs(phi: Tensor) -> Tensor:
+    return torch.tril_indices(phi.shape[-1], phi.shape[-1], device=phi.device)
+
+
+def _blocks(phi: Float[Tensor, "rows n d"]) -> list[slice]:
+    """Of points, so that their products do not fill the memory."""
+    rows, n, d = phi.shape
+    size = max(1, NUMBERS_AT_ONCE // (rows * d * d))
+    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 def diagonal(matrix: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import no_type_check
 import numba
 import numpy as np
 
-from bnnp.vectors import LANES, get, lesser, put, spread
+from bnnp.vectors import LANES, get, get_part, lesser, put, put_part, spread, total_of, with_part
 
 _COMPILED = {
     "cache": True,
@@ -18,6 +18,21 @@ _COMPILED = {
     "error_model": "numpy",  # dividing by zero gives an infinity, which the caller sees, and loops stay vectorised
     "fastmath": {"contract", "nsz", "arcp", "reassoc"},  # values that are not finite must stay visible
 }
+
+_LINE = 64
+"""Bytes of a line of the cache."""
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _zeros(shape, like):
+    """Zeros of the same kind, laid out so that no vector crosses a cache line, which would make reading it slow."""
+    size = 1
+    for length in shape:
+        size *= length
+    room = np.zeros(size + _LINE // like.itemsize, like.dtype)
+    start = -room.ctypes.data % _LINE // like.itemsize
+    return room[start : start + size].reshape(shape)
 
 
 # --- between the caller's arrays and blocks --------------------------------------------------------------------------
@@ -46,9 +61,8 @@ def _load(source, target, first, begin, end):
             for e in range(begin, end):
                 put(target, (e,), get(source, (row, e, unit)))
         else:
-            for e in range(np.uint64(begin), np.uint64(end)):
-                for q in range(length):
-                    target[e, lane + q] = source[row, e, unit + q]
+            for e in range(begin, end):
+                put(target, (e,), get_part(source, (row, e, unit), lane, lane + length, get(target, (e,))))
         lane += length
 
 
@@ -64,9 +78,8 @@ def _store(source, target, first):
             for e in range(elements):
                 put(target, (row, e, unit), get(source, (e,)))
         else:
-            for e in range(np.uint64(elements)):
-                for q in range(length):
-                    target[row, e, unit + q] = source[e, lane + q]
+            for e in range(elements):
+                put_part(target, (row, e, unit), lane, lane + length, get(source, (e,)))
         lane += length
 
 
@@ -98,49 +111,60 @@ def _pack(a, packed):
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _add_tile_2x4(out, a, b, i, j):
-    """`out += a b` for two rows and four columns, whose sums stay in registers."""
-    s00, s01, s02, s03 = get(out, (i, j)), get(out, (i, j + 1)), get(out, (i, j + 2)), get(out, (i, j + 3))
-    s10, s11, s12, s13 = (
-        get(out, (i + 1, j)),
-        get(out, (i + 1, j + 1)),
-        get(out, (i + 1, j + 2)),
-        get(out, (i + 1, j + 3)),
-    )
-    for t in range(b.shape[0]):
-        a0, a1 = get(a, (i, t)), get(a, (i + 1, t))
-        b0, b1, b2, b3 = get(b, (t, j)), get(b, (t, j + 1)), get(b, (t, j + 2)), get(b, (t, j + 3))
-        s00, s01, s02, s03 = s00 + a0 * b0, s01 + a0 * b1, s02 + a0 * b2, s03 + a0 * b3
-        s10, s11, s12, s13 = s10 + a1 * b0, s11 + a1 * b1, s12 + a1 * b2, s13 + a1 * b3
-    put(out, (i, j), s00)
-    put(out, (i, j + 1), s01)
-    put(out, (i, j + 2), s02)
-    put(out, (i, j + 3), s03)
-    put(out, (i + 1, j), s10)
-    put(out, (i + 1, j + 1), s11)
-    put(out, (i + 1, j + 2), s12)
-    put(out, (i + 1, j + 3), s13)
+def _four(a, i, j):
+    """The four elements from `a[i, j]` on."""
+    return get(a, (i, j)), get(a, (i, j + 1)), get(a, (i, j + 2)), get(a, (i, j + 3))
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _add_tile_1x4(out, a, b, i, j):
-    s0, s1, s2, s3 = get(out, (i, j)), get(out, (i, j + 1)), get(out, (i, j + 2)), get(out, (i, j + 3))
-    for t in range(b.shape[0]):
+def _put_four(a, i, j, x0, x1, x2, x3):
+    put(a, (i, j), x0)
+    put(a, (i, j + 1), x1)
+    put(a, (i, j + 2), x2)
+    put(a, (i, j + 3), x3)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _add_tile_4x4(out, a, b, inner, i, j):
+    """`out += a b` for four rows and four columns, whose sums stay in registers."""
+    s00, s01, s02, s03 = _four(out, i, j)
+    s10, s11, s12, s13 = _four(out, i + 1, j)
+    s20, s21, s22, s23 = _four(out, i + 2, j)
+    s30, s31, s32, s33 = _four(out, i + 3, j)
+    for t in range(inner):
+        b0, b1, b2, b3 = _four(b, t, j)
         a0 = get(a, (i, t))
-        s0, s1 = s0 + a0 * get(b, (t, j)), s1 + a0 * get(b, (t, j + 1))
-        s2, s3 = s2 + a0 * get(b, (t, j + 2)), s3 + a0 * get(b, (t, j + 3))
-    put(out, (i, j), s0)
-    put(out, (i, j + 1), s1)
-    put(out, (i, j + 2), s2)
-    put(out, (i, j + 3), s3)
+        s00, s01, s02, s03 = s00 + a0 * b0, s01 + a0 * b1, s02 + a0 * b2, s03 + a0 * b3
+        a1 = get(a, (i + 1, t))
+        s10, s11, s12, s13 = s10 + a1 * b0, s11 + a1 * b1, s12 + a1 * b2, s13 + a1 * b3
+        a2 = get(a, (i + 2, t))
+        s20, s21, s22, s23 = s20 + a2 * b0, s21 + a2 * b1, s22 + a2 * b2, s23 + a2 * b3
+        a3 = get(a, (i + 3, t))
+        s30, s31, s32, s33 = s30 + a3 * b0, s31 + a3 * b1, s32 + a3 * b2, s33 + a3 * b3
+    _put_four(out, i, j, s00, s01, s02, s03)
+    _put_four(out, i + 1, j, s10, s11, s12, s13)
+    _put_four(out, i + 2, j, s20, s21, s22, s23)
+    _put_four(out, i + 3, j, s30, s31, s32, s33)
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _add_tile_4x1(out, a, b, i, j):
+def _add_tile_1x4(out, a, b, inner, i, j):
+    s0, s1, s2, s3 = _four(out, i, j)
+    for t in range(inner):
+        a0 = get(a, (i, t))
+        b0, b1, b2, b3 = _four(b, t, j)
+        s0, s1, s2, s3 = s0 + a0 * b0, s1 + a0 * b1, s2 + a0 * b2, s3 + a0 * b3
+    _put_four(out, i, j, s0, s1, s2, s3)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _add_tile_4x1(out, a, b, inner, i, j):
     s0, s1, s2, s3 = get(out, (i, j)), get(out, (i + 1, j)), get(out, (i + 2, j)), get(out, (i + 3, j))
-    for t in range(b.shape[0]):
+    for t in range(inner):
         b0 = get(b, (t, j))
         s0, s1 = s0 + get(a, (i, t)) * b0, s1 + get(a, (i + 1, t)) * b0
         s2, s3 = s2 + get(a, (i + 2, t)) * b0, s3 + get(a, (i + 3, t)) * b0
@@ -152,33 +176,32 @@ def _add_tile_4x1(out, a, b, i, j):
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _add_tile_1x1(out, a, b, i, j):
+def _add_tile_1x1(out, a, b, inner, i, j):
     total = get(out, (i, j))
-    for t in range(b.shape[0]):
+    for t in range(inner):
         total = total + get(a, (i, t)) * get(b, (t, j))
     put(out, (i, j), total)
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _add_product(out, a, b, lower):
-    """`out += a b`; with `lower`, for square `out`, its lower triangle (and some elements above it)."""
+def _add_product(out, a, b, inner, lower):
+    """`out += a[:, :inner] b[:inner]`; with `lower`, for square `out`, its lower triangle (and some more)."""
     n, columns, _ = out.shape
-    twos, fours = n - n % 2, columns - columns % 4
-    for i in range(0, twos, 2):
-        last = min(fours, (i + 5) // 4 * 4) if lower else fours
-        for j in range(0, last, 4):
-            _add_tile_2x4(out, a, b, i, j)
-    for i in range(twos, n):
+    rows, fours = n - n % 4, columns - columns % 4
+    for i in range(0, rows, 4):
+        for j in range(0, min(fours, i + 4) if lower else fours, 4):
+            _add_tile_4x4(out, a, b, inner, i, j)
+    for i in range(rows, n):
         for j in range(0, fours, 4):
-            _add_tile_1x4(out, a, b, i, j)
+            _add_tile_1x4(out, a, b, inner, i, j)
     for j in range(fours, columns):
         begin = fours if lower else 0
         end = n - (n - begin) % 4
         for i in range(begin, end, 4):
-            _add_tile_4x1(out, a, b, i, j)
+            _add_tile_4x1(out, a, b, inner, i, j)
         for i in range(end, n):
-            _add_tile_1x1(out, a, b, i, j)
+            _add_tile_1x1(out, a, b, inner, i, j)
 
 
 @numba.njit(**_COMPILED)
@@ -189,40 +212,34 @@ def _multiply(a, b, out, lower):
     for i in range(out.shape[0]):
         for c in range(out.shape[1]):
             put(out, (i, c), nothing)
-    _add_product(out, a, b, lower)
+    _add_product(out, a, b, b.shape[0], lower)
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def _invert_pivots(block, count, diagonal, lower, reciprocal, health, log_determinant):
-    """Minus the inverse of the full matrices `block (count, count)`, in place, one pivot after the other.
+def _subtract_outer_products(a, column, scaled):
+    """`a -= column scaled^T` for lower triangles, with `column` and `scaled (n, 4)`.
 
-    Leaves `block = L P L^T` in `lower` (below its unit diagonal) and `reciprocal = 1 / P`.
+    Four rows at a time, whose part of `column` stays in registers: a row's elements are read and written once.
     """
-    one = spread(block.dtype.type(1))
-    column = np.empty((count, LANES), block.dtype)
-    product = np.ones(LANES)  # of few pivots, in float64: one logarithm for all of them
-    for k in range(count):
-        pivot = get(block, (k, k))
-        put(health, (0,), lesser(pivot / get(diagonal, (k,)), get(health, (0,))))
-        for lane in range(LANES):
-            product[lane] *= block[k, k, lane]
-        inverse = one / pivot
-        put(reciprocal, (k,), inverse)
-        for i in range(count):
-            put(column, (i,), get(block, (i, k)))
-        for i in range(count):
-            if i != k:
-                scaled = get(column, (i,)) * inverse
-                for j in range(count):
-                    if j != k:
-                        put(block, (i, j), get(block, (i, j)) - scaled * get(column, (j,)))
-                put(block, (i, k), scaled)
-                put(block, (k, i), scaled)
-                put(lower, (i, k), scaled)
-        put(block, (k, k), -inverse)
-    for lane in range(LANES):
-        log_determinant[lane] += np.log(product[lane])
+    n = a.shape[0]
+    fours = n - n % 4
+    for i in range(0, fours, 4):
+        a0, a1, a2, a3 = _four(column, i, 0)
+        b0, b1, b2, b3 = _four(column, i + 1, 0)
+        c0, c1, c2, c3 = _four(column, i + 2, 0)
+        d0, d1, d2, d3 = _four(column, i + 3, 0)
+        for j in range(i + 4):  # some elements above the diagonal too, which nobody reads
+            s0, s1, s2, s3 = _four(scaled, j, 0)
+            put(a, (i, j), get(a, (i, j)) - a0 * s0 - a1 * s1 - a2 * s2 - a3 * s3)
+            put(a, (i + 1, j), get(a, (i + 1, j)) - b0 * s0 - b1 * s1 - b2 * s2 - b3 * s3)
+            put(a, (i + 2, j), get(a, (i + 2, j)) - c0 * s0 - c1 * s1 - c2 * s2 - c3 * s3)
+            put(a, (i + 3, j), get(a, (i + 3, j)) - d0 * s0 - d1 * s1 - d2 * s2 - d3 * s3)
+    for i in range(fours, n):
+        a0, a1, a2, a3 = _four(column, i, 0)
+        for j in range(i + 1):
+            s0, s1, s2, s3 = _four(scaled, j, 0)
+            put(a, (i, j), get(a, (i, j)) - a0 * s0 - a1 * s1 - a2 * s2 - a3 * s3)
 
 
 @numba.njit(**_COMPILED)
@@ -239,81 +256,108 @@ def _invert(a, health, log_determinant):
     matrix that is nearly singular; NaN where a pivot was not positive.
     """
     n = a.shape[0]
-    nothing = spread(a.dtype.type(0))
-    column = np.zeros((n, 4, LANES), a.dtype)  # C
-    scaled = np.zeros((4, n, LANES), a.dtype)  # minus the transpose of C P^-1
-    block = np.empty((4, 4, LANES), a.dtype)
-    lower = np.empty((4, 4, LANES), a.dtype)
-    reciprocal = np.empty((4, LANES), a.dtype)
-    diagonal = np.empty((n, LANES), a.dtype)
+    nothing, one = spread(a.dtype.type(0)), spread(a.dtype.type(1))
+    column = _zeros((n, 4, LANES), a)  # C
+    scaled = _zeros((n, 4, LANES), a)  # C P^-1
+    pivots = _zeros((n + 3, LANES), a)
+    diagonal = _zeros((n, LANES), a)
     for i in range(n):
         put(diagonal, (i,), get(a, (i, i)))
-    put(health, (0,), spread(a.dtype.type(1)))
-    put(log_determinant, (0,), nothing)
-    for start in range(0, n, 4):
-        count = min(4, n - start)  # the last pivots may be fewer than four: those missing have no part in anything
-        k0, k1, k2, k3 = start, min(start + 1, n - 1), min(start + 2, n - 1), min(start + 3, n - 1)
-        for p in range(4):
-            put(reciprocal, (p,), nothing)
-            for q in range(p + 1):
-                put(lower, (p, q), nothing)
-        for p in range(count):
-            for q in range(p + 1):
-                element = get(a, (start + p, start + q))
-                put(block, (p, q), element)
-                put(block, (q, p), element)
-        _invert_pivots(block, count, diagonal[start : start + count], lower, reciprocal, health, log_determinant)
-        l10, l20, l21 = get(lower, (1, 0)), get(lower, (2, 0)), get(lower, (2, 1))
-        l30, l31, l32 = get(lower, (3, 0)), get(lower, (3, 1)), get(lower, (3, 2))
-        r0, r1, r2, r3 = get(reciprocal, (0,)), get(reciprocal, (1,)), get(reciprocal, (2,)), get(reciprocal, (3,))
+    for k in range(0, n, 4):
+        # the last pivots may be fewer than four: those missing are 1, and their part in everything is 0
+        last, k1, k2, k3 = n - 1 - k, min(k + 1, n - 1), min(k + 2, n - 1), min(k + 3, n - 1)
+        p0 = get(a, (k, k))
+        r0 = one / p0
+        l10 = get(a, (k1, k)) * r0 if last > 0 else nothing
+        l20 = get(a, (k2, k)) * r0 if last > 1 else nothing
+        l30 = get(a, (k3, k)) * r0 if last > 2 else nothing
+        p1 = get(a, (k1, k1)) - l10 * l10 * p0 if last > 0 else one
+        r1 = one / p1 if last > 0 else nothing
+        l21 = (get(a, (k2, k1)) - l20 * l10 * p0) * r1 if last > 1 else nothing
+        l31 = (get(a, (k3, k1)) - l30 * l10 * p0) * r1 if last > 2 else nothing
+        p2 = get(a, (k2, k2)) - l20 * l20 * p0 - l21 * l21 * p1 if last > 1 else one
+        r2 = one / p2 if last > 1 else nothing
+        l32 = (get(a, (k3, k2)) - l30 * l20 * p0 - l31 * l21 * p1) * r2 if last > 2 else nothing
+        p3 = get(a, (k3, k3)) - l30 * l30 * p0 - l31 * l31 * p1 - l32 * l32 * p2 if last > 2 else one
+        r3 = one / p3 if last > 2 else nothing
+        put(pivots, (k,), p0)
+        put(pivots, (k + 1,), p1)
+        put(pivots, (k + 2,), p2)
+        put(pivots, (k + 3,), p3)
         for i in range(n):
-            if i < start:
-                c0, c1, c2, c3 = get(a, (k0, i)), get(a, (k1, i)), get(a, (k2, i)), get(a, (k3, i))
-            elif i >= start + count:
-                c0, c1, c2, c3 = get(a, (i, k0)), get(a, (i, k1)), get(a, (i, k2)), get(a, (i, k3))
+            if i < k:
+                c0, c1, c2, c3 = get(a, (k, i)), get(a, (k1, i)), get(a, (k2, i)), get(a, (k3, i))
+            elif i > k + 3:
+                c0, c1, c2, c3 = _four(a, i, k)
             else:
                 c0, c1, c2, c3 = nothing, nothing, nothing, nothing  # the pivots' own elements are set below
             c1 = c1 - c0 * l10
             c2 = c2 - c0 * l20 - c1 * l21
             c3 = c3 - c0 * l30 - c1 * l31 - c2 * l32
-            put(column, (i, 0), c0)
-            put(column, (i, 1), c1)
-            put(column, (i, 2), c2)
-            put(column, (i, 3), c3)
-            put(scaled, (0, i), -c0 * r0)
-            put(scaled, (1, i), -c1 * r1)
-            put(scaled, (2, i), -c2 * r2)
-            put(scaled, (3, i), -c3 * r3)
-        _add_product(a, column, scaled, True)
+            _put_four(column, i, 0, c0, c1, c2, c3)
+            _put_four(scaled, i, 0, c0 * r0, c1 * r1, c2 * r2, c3 * r3)
+        _subtract_outer_products(a, column, scaled)
         for i in range(n):
-            c3 = get(scaled, (3, i))
-            c2 = get(scaled, (2, i)) - c3 * l32
-            c1 = get(scaled, (1, i)) - c3 * l31 - c2 * l21
-            c0 = get(scaled, (0, i)) - c3 * l30 - c2 * l20 - c1 * l10
-            if i < start:
-                if count > 3:
-                    put(a, (k3, i), -c3)
-                if count > 2:
-                    put(a, (k2, i), -c2)
-                if count > 1:
-                    put(a, (k1, i), -c1)
-                put(a, (k0, i), -c0)
-            elif i >= start + count:  # then no pivot is missing
-                put(a, (i, k0), -c0)
-                put(a, (i, k1), -c1)
-                put(a, (i, k2), -c2)
-                put(a, (i, k3), -c3)
-        for p in range(count):
-            for q in range(p + 1):
-                put(a, (start + p, start + q), get(block, (p, q)))
+            c3 = get(scaled, (i, 3))
+            c2 = get(scaled, (i, 2)) - c3 * l32
+            c1 = get(scaled, (i, 1)) - c3 * l31 - c2 * l21
+            c0 = get(scaled, (i, 0)) - c3 * l30 - c2 * l20 - c1 * l10
+            if i < k:
+                if last > 2:
+                    put(a, (k3, i), c3)
+                if last > 1:
+                    put(a, (k2, i), c2)
+                if last > 0:
+                    put(a, (k1, i), c1)
+                put(a, (k, i), c0)
+            elif i > k + 3:
+                _put_four(a, i, k, c0, c1, c2, c3)
+        # -a[K, K]^-1 = -M^T P^-1 M with M = L^-1
+        m10, m21, m32 = -l10, -l21, -l32
+        m20, m31 = l21 * l10 - l20, l32 * l21 - l31
+        m30 = -l30 - l31 * m10 - l32 * m20
+        put(a, (k, k), -r0 - m10 * r1 * m10 - m20 * r2 * m20 - m30 * r3 * m30)
+        if last > 0:
+            put(a, (k1, k), -m10 * r1 - m20 * r2 * m21 - m30 * r3 * m31)
+            put(a, (k1, k1), -r1 - m21 * r2 * m21 - m31 * r3 * m31)
+        if last > 1:
+            put(a, (k2, k), -m20 * r2 - m30 * r3 * m32)
+            put(a, (k2, k1), -m21 * r2 - m31 * r3 * m32)
+            put(a, (k2, k2), -r2 - m32 * r3 * m32)
+        if last > 2:
+            put(a, (k3, k), -m30 * r3)
+            put(a, (k3, k1), -m31 * r3)
+            put(a, (k3, k2), -m32 * r3)
+            put(a, (k3, k3), -r3)
     for i in range(n):
         for j in range(i + 1):
             element = -get(a, (i, j))
             put(a, (i, j), element)
             put(a, (j, i), element)
+    least = one
+    for i in range(n):
+        least = lesser(get(pivots, (i,)) / get(diagonal, (i,)), least)
+    put(health, (0,), least)
+    _log_products(pivots[:n], log_determinant)
     for lane in range(LANES):
         if not (health[lane] > 0 and np.isfinite(log_determinant[lane])):
             health[lane] = np.nan
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def _log_products(pivots, log_determinant):
+    """The logarithm of the product of all pivots, from products of eight in float64: logarithms are dear."""
+    for lane in range(LANES):
+        log_determinant[lane] = 0
+    product = np.ones(LANES)
+    for i in range(pivots.shape[0]):
+        for lane in range(LANES):
+            product[lane] *= pivots[i, lane]
+        if i % 8 == 7 or i == pivots.shape[0] - 1:
+            for lane in range(LANES):
+                log_determinant[lane] += np.log(product[lane])
+                product[lane] = 1
 
 
 @numba.njit(**_COMPILED)
@@ -338,14 +382,14 @@ def _matrix_gradient(a, x, h, squared, grad_log, grad_trace, twice):
 def invert_scaled(gram, scale, right, inverse, solution, log_determinant, excess_trace, health):
     rows, n, columns, units = right.shape
     one = spread(gram.dtype.type(1))
-    a = np.zeros((n, n, LANES), gram.dtype)
-    packed = np.empty((inverse.shape[1], LANES), gram.dtype)
-    s = np.zeros((n, LANES), gram.dtype)
-    b = np.zeros((n, columns, LANES), gram.dtype)
-    x = np.zeros((n, columns, LANES), gram.dtype)
-    logs = np.zeros((1, LANES), gram.dtype)
-    trace = np.zeros((1, LANES), gram.dtype)
-    good = np.zeros((1, LANES), gram.dtype)
+    a = _zeros((n, n, LANES), gram)
+    packed = _zeros((inverse.shape[1], LANES), gram)
+    s = _zeros((n, LANES), gram)
+    b = _zeros((n, columns, LANES), gram)
+    x = _zeros((n, columns, LANES), gram)
+    logs = _zeros((1, LANES), gram)
+    trace = _zeros((1, LANES), gram)
+    good = _zeros((1, LANES), gram)
     for first in range(0, rows * units, LANES):
         for i in range(n):
             _load(gram.reshape(rows, n * n, units), a.reshape(n * n, LANES), first, i * n, i * n + i + 1)
@@ -376,17 +420,17 @@ def differentiate_scaled(
 ):
     rows, n, columns, units = right.shape
     half = spread(inverse.dtype.type(0.5))
-    a = np.zeros((n, n, LANES), inverse.dtype)
-    e = np.zeros((n, n, LANES), inverse.dtype)
-    packed = np.zeros((inverse.shape[1], LANES), inverse.dtype)
-    b = np.zeros((n, columns, LANES), inverse.dtype)
-    g = np.zeros((n, columns, LANES), inverse.dtype)
-    h = np.zeros((n, columns, LANES), inverse.dtype)
-    x = np.zeros((n, columns, LANES), inverse.dtype)
-    s = np.zeros((n, LANES), inverse.dtype)
-    excess = np.zeros((n, LANES), inverse.dtype)
-    logs = np.zeros((1, LANES), inverse.dtype)
-    traces = np.zeros((1, LANES), inverse.dtype)
+    a = _zeros((n, n, LANES), inverse)
+    e = _zeros((n, n, LANES), inverse)
+    packed = _zeros((inverse.shape[1], LANES), inverse)
+    b = _zeros((n, columns, LANES), inverse)
+    g = _zeros((n, columns, LANES), inverse)
+    h = _zeros((n, columns, LANES), inverse)
+    x = _zeros((n, columns, LANES), inverse)
+    s = _zeros((n, LANES), inverse)
+    excess = _zeros((n, LANES), inverse)
+    logs = _zeros((1, LANES), inverse)
+    traces = _zeros((1, LANES), inverse)
     for first in range(0, rows * units, LANES):
         _load(inverse, packed, first, 0, packed.shape[0])
         _unpack(packed, a)
@@ -426,9 +470,8 @@ def _load_precision(precision, target, first, rows):
     lane = np.uint64(0)
     while lane < LANES and first + lane < rows * units:
         _, unit, length = _run(lane, first, rows * units, units)
-        for e in range(np.uint64(elements)):
-            for q in range(length):
-                target[e, lane + q] = precision[e, unit + q]
+        for e in range(elements):
+            put(target, (e,), get_part(precision, (e, unit), lane, lane + length, get(target, (e,))))
         lane += length
 
 
@@ -438,14 +481,14 @@ def invert_added(precision, inverse, right, solution, log_determinant, trace, he
     rows, n, columns, units = right.shape
     diagonal = precision.shape[0] == n
     one, two = spread(inverse.dtype.type(1)), spread(inverse.dtype.type(2))
-    a = np.zeros((n, n, LANES), inverse.dtype)
-    packed = np.zeros((inverse.shape[1], LANES), inverse.dtype)
-    p = np.zeros((precision.shape[0], LANES), inverse.dtype)
-    b = np.zeros((n, columns, LANES), inverse.dtype)
-    x = np.zeros((n, columns, LANES), inverse.dtype)
-    logs = np.zeros((1, LANES), inverse.dtype)
-    traces = np.zeros((1, LANES), inverse.dtype)
-    good = np.zeros((1, LANES), inverse.dtype)
+    a = _zeros((n, n, LANES), inverse)
+    packed = _zeros((inverse.shape[1], LANES), inverse)
+    p = _zeros((precision.shape[0], LANES), inverse)
+    b = _zeros((n, columns, LANES), inverse)
+    x = _zeros((n, columns, LANES), inverse)
+    logs = _zeros((1, LANES), inverse)
+    traces = _zeros((1, LANES), inverse)
+    good = _zeros((1, LANES), inverse)
     for first in range(0, rows * units, LANES):
         _load(inverse, packed, first, 0, packed.shape[0])
         _unpack(packed, a)
@@ -476,17 +519,17 @@ def invert_added(precision, inverse, right, solution, log_determinant, trace, he
 def differentiate_added(precision, inverse, solution, grad_solution, grad_log, grad_trace, grad_gram, grad_right):
     rows, n, columns, units = solution.shape
     diagonal = precision.shape[0] == n
-    a = np.zeros((n, n, LANES), inverse.dtype)
-    e = np.zeros((n, n, LANES), inverse.dtype)
-    weighted = np.zeros((n, n, LANES), inverse.dtype)
-    packed = np.zeros((inverse.shape[1], LANES), inverse.dtype)
-    p = np.zeros((precision.shape[0], LANES), inverse.dtype)
-    full = np.zeros((1 if diagonal else n, n, LANES), inverse.dtype)
-    g = np.zeros((n, columns, LANES), inverse.dtype)
-    h = np.zeros((n, columns, LANES), inverse.dtype)
-    x = np.zeros((n, columns, LANES), inverse.dtype)
-    logs = np.zeros((1, LANES), inverse.dtype)
-    traces = np.zeros((1, LANES), inverse.dtype)
+    a = _zeros((n, n, LANES), inverse)
+    e = _zeros((n, n, LANES), inverse)
+    weighted = _zeros((n, n, LANES), inverse)
+    packed = _zeros((inverse.shape[1], LANES), inverse)
+    p = _zeros((precision.shape[0], LANES), inverse)
+    full = _zeros((1 if diagonal else n, n, LANES), inverse)
+    g = _zeros((n, columns, LANES), inverse)
+    h = _zeros((n, columns, LANES), inverse)
+    x = _zeros((n, columns, LANES), inverse)
+    logs = _zeros((1, LANES), inverse)
+    traces = _zeros((1, LANES), inverse)
     for first in range(0, rows * units, LANES):
         _load(inverse, packed, first, 0, packed.shape[0])
         _unpack(packed, a)
@@ -510,29 +553,93 @@ def differentiate_added(precision, inverse, solution, grad_solution, grad_log, g
         _store(h.reshape(n * columns, LANES), grad_right.reshape(rows, n * columns, units), first)
 
 
-@numba.njit(**_COMPILED)
-@no_type_check
-def pair_products(phi, out):
-    rows, n, d = phi.shape
-    for row in range(rows):
-        for k in range(n):
-            for i in range(d):
-                start = i * (i + 1) // 2
-                for j in range(i + 1):
-                    out[row, k, start + j] = phi[row, k, i] * phi[row, k, j]
+# --- the Gram matrices of weight space -------------------------------------------------------------------------------
+
+_POINTS = 32
+"""Points whose features are held at once, at most."""
 
 
 @numba.njit(**_COMPILED)
 @no_type_check
-def differentiate_pair_products(phi, grad, out):
-    rows, n, d = phi.shape
-    for row in range(rows):
-        for k in range(n):
+def _load_features(phi, target, first, units, begin, end):
+    """Features of points `begin` to `end` for each lane, the same for all units of a row."""
+    rows, _, d = phi.shape
+    lane = np.uint64(0)
+    while lane < LANES and first + lane < rows * units:
+        row, _, length = _run(lane, first, rows * units, units)
+        for k in range(end - begin):
             for i in range(d):
-                start = i * (i + 1) // 2
-                total = phi[row, k, i] * grad[row, k, start + i]
-                for j in range(i):
-                    out[row, k, j] += phi[row, k, i] * grad[row, k, start + j]
-                for j in range(i + 1):
-                    total += phi[row, k, j] * grad[row, k, start + j]
-                out[row, k, i] = total
+                values = with_part(get(target, (k, i)), lane, lane + length, spread(phi[row, begin + k, i]))
+                put(target, (k, i), values)
+        lane += length
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def add_weighted_gram(phi, scale, gram):
+    rows, n, units = scale.shape
+    d = phi.shape[2]
+    a = _zeros((d, d, LANES), phi)
+    packed = _zeros((gram.shape[1], LANES), phi)
+    features = _zeros((_POINTS, d, LANES), phi)
+    weighted = _zeros((d, _POINTS, LANES), phi)
+    s = _zeros((n, LANES), phi)
+    for first in range(0, rows * units, LANES):
+        _load(gram, packed, first, 0, packed.shape[0])
+        _unpack(packed, a)
+        _load(scale, s, first, 0, n)
+        for begin in range(0, n, _POINTS):
+            end = min(begin + _POINTS, n)
+            _load_features(phi, features, first, units, begin, end)
+            for k in range(end - begin):
+                weight = get(s, (begin + k,)) * get(s, (begin + k,))
+                for i in range(d):
+                    put(weighted, (i, k), get(features, (k, i)) * weight)
+            _add_product(a, weighted, features, end - begin, True)
+        _pack(a, packed)
+        _store(packed, gram, first)
+
+
+@numba.njit(**_COMPILED)
+@no_type_check
+def differentiate_weighted_gram(phi, scale, grad, grad_phi, grad_scale):
+    rows, n, units = scale.shape
+    d = phi.shape[2]
+    half = spread(phi.dtype.type(0.5))
+    e = _zeros((d, d, LANES), phi)
+    packed = _zeros((grad.shape[1], LANES), phi)
+    features = _zeros((_POINTS, d, LANES), phi)
+    pulled = _zeros((_POINTS, d, LANES), phi)
+    s = _zeros((n, LANES), phi)
+    grad_s = _zeros((n, LANES), phi)
+    grad_phi[:] = 0
+    for first in range(0, rows * units, LANES):
+        _load(grad, packed, first, 0, packed.shape[0])
+        _unpack(packed, e)
+        for i in range(d):
+            put(e, (i, i), get(e, (i, i)) + get(e, (i, i)))  # now twice the symmetric derivative
+        _load(scale, s, first, 0, n)
+        for begin in range(0, n, _POINTS):
+            end = min(begin + _POINTS, n)
+            _load_features(phi, features, first, units, begin, end)
+            _multiply(features[: end - begin], e, pulled[: end - begin], False)
+            for k in range(end - begin):
+                weight = get(s, (begin + k,))
+                total = half * get(features, (k, 0)) * get(pulled, (k, 0))
+                for i in range(1, d):
+                    total = total + half * get(features, (k, i)) * get(pulled, (k, i))
+                put(grad_s, (begin + k,), (total + total) * weight)
+                for i in range(d):
+                    put(pulled, (k, i), get(pulled, (k, i)) * weight * weight)
+            lane = np.uint64(0)
+            while lane < LANES and first + lane < rows * units:
+                row, _, length = _run(lane, first, rows * units, units)
+                for k in range(end - begin):
+                    for i in range(d):
+                        if length == LANES:
+                            grad_phi[row, begin + k, i] += total_of(get(pulled, (k, i)))
+                        else:
+                            for q in range(length):
+                                grad_phi[row, begin + k, i] += pulled[k, i, lane + q]
+                lane += length
+        _store(grad_s, grad_scale, first)

@@ -62,13 +62,52 @@ def put(_, array, index, vector):
 
 @intrinsic
 @no_type_check
+def get_part(_, array, index, begin, end, others):
+    """A vector with the numbers from `array[index]` on in lanes `begin` to `end`, and those of `others` elsewhere."""
+
+    def generate(context, builder, signature, arguments):
+        pointer, alignment, mask = _part(context, builder, signature.args, arguments)
+        vector = arguments[4].type
+        load = _masked(builder, "load", vector, [pointer.type, ir.IntType(32), mask.type, vector], vector)
+        return builder.call(load, [pointer, alignment, mask, arguments[4]])
+
+    return Vector(array.dtype)(array, index, begin, end, others), no_type_check(generate)
+
+
+@intrinsic
+@no_type_check
+def put_part(_, array, index, begin, end, vector):
+    """Write lanes `begin` to `end` of a vector to `array[index]` and on, and touch no other number."""
+
+    def generate(context, builder, signature, arguments):
+        pointer, alignment, mask = _part(context, builder, signature.args, arguments)
+        vector = arguments[4].type
+        store = _masked(builder, "store", vector, [vector, pointer.type, ir.IntType(32), mask.type], ir.VoidType())
+        builder.call(store, [arguments[4], pointer, alignment, mask])
+        return context.get_dummy_value()
+
+    return types.void(array, index, begin, end, vector), no_type_check(generate)
+
+
+@intrinsic
+@no_type_check
+def with_part(_, vector, begin, end, inside):
+    """A vector with lanes `begin` to `end` from another."""
+
+    def generate(context, builder, signature, arguments):
+        mask = _lanes(context, builder, signature.args[1:3], arguments[1:3])[1]
+        return builder.select(mask, arguments[3], arguments[0])
+
+    return vector(vector, begin, end, inside), no_type_check(generate)
+
+
+@intrinsic
+@no_type_check
 def spread(_, number):
     """A vector of equal numbers."""
 
     def generate(context, builder, signature, arguments):
-        kind = context.get_value_type(signature.return_type)
-        one = builder.insert_element(ir.Constant(kind, ir.Undefined), arguments[0], ir.IntType(32)(0))
-        return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+        return _spread(builder, arguments[0], context.get_value_type(signature.return_type))
 
     return Vector(number)(number), no_type_check(generate)
 
@@ -84,6 +123,21 @@ def lesser(_, x, y):
     return x(x, y), no_type_check(generate)
 
 
+@intrinsic
+@no_type_check
+def total_of(_, vector):
+    """The sum of all lanes."""
+
+    def generate(context, builder, signature, arguments):
+        kind = arguments[0].type
+        name = f"llvm.vector.reduce.fadd.{_name(kind)}"
+        function = ir.FunctionType(kind.element, [kind.element, kind])
+        reduce = cgutils.get_or_insert_function(builder.module, function, name)
+        return builder.call(reduce, [kind.element(0), arguments[0]], fastmath=["reassoc"])
+
+    return vector.dtype(vector), no_type_check(generate)
+
+
 def _place(context, builder, kinds, arguments):
     """The address of the first number, and its alignment."""
     array = context.make_array(kinds[0])(context, builder, arguments[0])
@@ -97,6 +151,39 @@ def _place(context, builder, kinds, arguments):
     vector = context.get_value_type(Vector(kinds[0].dtype))
     pointer = builder.bitcast(builder.gep(array.data, [offset]), vector.as_pointer())
     return pointer, context.get_abi_sizeof(vector.element)
+
+
+def _part(context, builder, kinds, arguments):
+    """Where lane 0 would lie if lane `begin` lies at the index, the alignment, and which lanes are meant."""
+    pointer, alignment = _place(context, builder, kinds[:2], arguments[:2])
+    begin, mask = _lanes(context, builder, kinds[2:4], arguments[2:4])
+    element = builder.bitcast(pointer, pointer.type.pointee.element.as_pointer())
+    first = builder.bitcast(builder.gep(element, [builder.neg(builder.sext(begin, ir.IntType(64)))]), pointer.type)
+    return first, ir.IntType(32)(alignment), mask
+
+
+def _lanes(context, builder, kinds, bounds):
+    """The first lane, and a mask of those between the bounds."""
+    begin, end = (context.cast(builder, bound, kind, types.int32) for bound, kind in zip(bounds, kinds, strict=True))
+    lanes = ir.VectorType(ir.IntType(32), LANES)
+    numbers = ir.Constant(lanes, list(range(LANES)))
+    from_begin = builder.icmp_signed(">=", numbers, _spread(builder, begin, lanes))
+    return begin, builder.and_(from_begin, builder.icmp_signed("<", numbers, _spread(builder, end, lanes)))
+
+
+def _masked(builder, what, vector, arguments, result):
+    """LLVM's load or store of some lanes of a vector."""
+    name = f"llvm.masked.{what}.{_name(vector)}.p0"
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)
+
+
+def _name(vector):
+    return f"v{LANES}f{32 if isinstance(vector.element, ir.FloatType) else 64}"
+
+
+def _spread(builder, number, kind):
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.IntType(32)(0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
 
 
 def _define(symbol, instruction):
