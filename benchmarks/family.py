@@ -1,7 +1,7 @@
 """The model family at equal training time, on Gaussian process tasks, and the BNAM's lack of consistency (App. E.2).
 
-    OMP_NUM_THREADS=1 python benchmarks/family.py run --minutes 5 --out family.json
-    python benchmarks/family.py draw family_BNAM.bnnp family_BNNP.bnnp docs/figures/bnam_consistency.png
+OMP_NUM_THREADS=1 python benchmarks/family.py run --minutes 5 --out family.json
+python benchmarks/family.py draw family_BNAM.bnnp family_BNNP.bnnp docs/figures/bnam_consistency.png
 """
 
 import argparse

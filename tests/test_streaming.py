@@ -103,6 +103,16 @@ def test_contexts_are_read_from_a_file_larger_than_a_chunk(tmp_path: Path):
     assert_same(model.condition(pieces, num_samples=4, chunk_size=7), expected, 1e-12)
 
 
+def test_a_bar_shows_how_far_a_large_context_is(capsys):
+    model, (x, y) = MEMBERS[0].build(), data(30)
+    model.condition(x, y, num_samples=4, chunk_size=7)
+    assert capsys.readouterr().err == ""
+    model.condition(x, y, num_samples=4, chunk_size=7, progress=True)
+    shown = capsys.readouterr().err
+    layers = model.network.num_layers
+    assert f"{30 * layers}/{30 * layers}" in shown.replace(",", "").replace(" ", ""), shown
+
+
 def test_bad_contexts_are_refused(tmp_path: Path):
     model, (x, y) = MEMBERS[0].build(), data(6)
     with pytest.raises(ValueError, match="chunk_size: got 0, expected a positive number"):
@@ -163,6 +173,20 @@ def test_updates_one_by_one_are_one_joint_update_of_the_last_layer_alone(member)
         assert torch.equal(before, after)
     assert difference(together.weights[-1:], post.weights[-1:]) > 1e-3
     assert together.points == whole.points == 9
+
+
+@pytest.mark.slow
+def test_ten_thousand_updates_keep_the_size_and_equal_one_joint_update(tmp_path: Path):
+    model = bnnp.BNNP(2, 2, (16, 16), likelihood=bnnp.Gaussian(0.1))
+    x = np.random.default_rng(0).uniform(-2, 2, (10_020, 2))
+    y = np.stack([np.sin(3 * x[:, 0]), x.prod(1)], axis=1)
+    first = model.condition(x[:20], y[:20], num_samples=8)
+    post = first.update(x[20:21], y[20:21])
+    size = len(post.save(tmp_path / "post.bnnp").read_bytes())
+    for i in range(21, 10_020):
+        post = post.update(x[i : i + 1], y[i : i + 1])
+    assert abs(len(post.save(tmp_path / "post.bnnp").read_bytes()) - size) < 64  # the number of points has more digits
+    assert_same(post, first.update(x[20:], y[20:]), 1e-5)
 
 
 @every_prior
