@@ -1,7 +1,8 @@
 """bnnp: meta-learn a prior over the weights of a neural network, and an amortised posterior for each new data set."""
 
-from bnnp import evaluation, objectives, priors, tasks
+from bnnp import evaluation, inference, objectives, priors, tasks
 from bnnp.evaluation import Oracle, Scores, evaluate
+from bnnp.inference import infer
 from bnnp.inverse import FactorisationError
 from bnnp.likelihoods import Bernoulli, Categorical, Gaussian
 from bnnp.models import BNAM, BNNP, AttBNNP, WeightPosterior, load, load_posterior, zoo_names
@@ -34,6 +35,9 @@ __all__ = [
     "History",
     "TrainingDiverged",
     "FactorisationError",
+    # other ways to infer the same weights
+    "inference",
+    "infer",
     # prediction and evaluation
     "Predictive",
     "evaluation",

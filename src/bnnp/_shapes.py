@@ -2,7 +2,7 @@
 
 | axis    | meaning                                                                                  |
 |---------|------------------------------------------------------------------------------------------|
-| tasks   | the data sets of a batch                                                                 |
+| tasks   | the data sets of a batch; sets where each is inferred by itself                          |
 | samples | weight samples; 1 where a quantity is the same for all of them                           |
 | points  | the observations of a data set                                                           |
 | x, y    | input and output columns of a data set                                                   |
@@ -12,7 +12,7 @@
 Points come before features, samples before points, tasks before samples.
 """
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-__all__ = ["Bool", "Float", "Tensor"]
+__all__ = ["Bool", "Float", "Int", "Tensor"]

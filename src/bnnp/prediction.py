@@ -1,5 +1,6 @@
 """What a model says about new points: whole-function samples and everything that follows from them."""
 
+import abc
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike
 from bnnp._random import Seed, as_generator
 from bnnp._shapes import Float, Tensor
 from bnnp._workers import in_parallel
+from bnnp.functions import Function, functions_of
 from bnnp.likelihoods import Categorical, Likelihood
 from bnnp.network import AnyNetwork
 from bnnp.tasks.standardise import Standardiser
@@ -104,6 +106,44 @@ class Predictive:
 
     def _scaled(self, values: Tensor) -> np.ndarray:
         return _numpy(values * self.standardiser.y_scale)
+
+
+class WeightSamples(abc.ABC):
+    """Samples of the weights of a network, and what follows from them: predictions and functions.
+
+    weights: every layer's samples (samples, d_in + 1, d_out), the last row being the bias.
+    """
+
+    weights: list[Float[Tensor, "samples _d _out"]]
+
+    @property
+    @abc.abstractmethod
+    def network(self) -> AnyNetwork: ...
+
+    @property
+    @abc.abstractmethod
+    def likelihood(self) -> Likelihood: ...
+
+    @property
+    @abc.abstractmethod
+    def standardiser(self) -> Standardiser: ...
+
+    @property
+    def num_samples(self) -> int:
+        return self.weights[0].shape[0]
+
+    def predict(self, x: ArrayLike | Tensor) -> Predictive:
+        """Predictions at new inputs (points, in).
+
+        Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
+        """
+        inputs = as_columns(x, "x", self.network.sizes[0]).to(self.weights[0].device)
+        outputs = network_outputs(self.network, self.weights, self.standardiser.x(inputs).to(self.weights[0]))
+        return Predictive(outputs, self.likelihood, self.standardiser)
+
+    def functions(self) -> list[Function]:
+        """Functions drawn from the posterior, one a weight sample: `fs[0](x)` gives (n, out) in NumPy."""
+        return functions_of(self.network, self.weights, self.standardiser, self.likelihood.mean)
 
 
 def network_outputs(

@@ -2,6 +2,7 @@
 
 from bnnp.tasks.chunks import ParquetPieces, from_parquet
 from bnnp.tasks.exact import ExactPredictive
+from bnnp.tasks.images import mnist
 from bnnp.tasks.paper_tests import posterior_quality_test, sawtooth_tests
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
 from bnnp.tasks.split import random_split
@@ -25,6 +26,7 @@ __all__ = [
     "from_table",
     "gp",
     "heaviside",
+    "mnist",
     "posterior_quality_test",
     "random_split",
     "sawtooth",

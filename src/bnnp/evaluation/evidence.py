@@ -1,0 +1,204 @@
+"""The log marginal likelihood of a data set under a prior, and how far an approximate posterior is from the true one.
+
+Three estimators. Plain Monte Carlo averages the likelihood over the prior; it needs no approximation, and fails where
+the data are informative, since no draw comes near the posterior. Importance sampling draws from an approximate
+posterior whose density is known. Tempered sequential Monte Carlo goes from the prior to the posterior in steps. Each
+says how much it is to be trusted.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from bnnp._random import Seed, as_generator
+from bnnp._shapes import Float, Tensor
+from bnnp.inference.mcmc import HMC
+from bnnp.inference.target import Target
+from bnnp.models.posterior import WeightPosterior
+
+FEW_EFFECTIVE = 100
+"""Below so many effective draws an estimate is not to be trusted."""
+
+
+@dataclass(frozen=True)
+class LogEvidence:
+    """An estimate of `log p(y)`, in nats and in the units of the data.
+
+    standard_error: of the estimate, by the delta method; too small where `effective` is small.
+    effective: number of equal draws that would weigh as much (Kish).
+    """
+
+    value: float
+    standard_error: float
+    effective: float
+
+    @property
+    def trustworthy(self) -> bool:
+        return self.effective >= FEW_EFFECTIVE
+
+    def __str__(self) -> str:
+        warning = "" if self.trustworthy else f"; NOT to be trusted: {self.effective:.1f} effective draws"
+        return f"{self.value:.2f} ± {self.standard_error:.2f}{warning}"
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Running sums of weights `exp(a)`, relative to the largest so far."""
+
+    largest: float = -math.inf
+    total: float = 0.0
+    squares: float = 0.0
+    count: int = 0
+
+    def with_more(self, log_weights: Float[Tensor, "draws"]) -> "_Sums":
+        log_weights = log_weights.double()
+        largest = max(self.largest, float(log_weights.max()))
+        if largest == -math.inf:
+            return replace(self, count=self.count + len(log_weights))
+        before = math.exp(self.largest - largest) if self.count and self.largest > -math.inf else 0.0
+        weights = (log_weights - largest).exp()
+        return _Sums(
+            largest,
+            self.total * before + float(weights.sum()),
+            self.squares * before**2 + float(weights.square().sum()),
+            self.count + len(log_weights),
+        )
+
+    def estimate(self, shift: float = 0.0) -> LogEvidence:
+        if self.total == 0:
+            return LogEvidence(-math.inf, math.nan, 0.0)
+        effective = self.total**2 / self.squares
+        variance = max(0.0, self.count / effective - 1) / self.count  # of the mean of the weights, relative to it
+        return LogEvidence(self.largest + math.log(self.total / self.count) + shift, math.sqrt(variance), effective)
+
+
+@torch.no_grad()
+def by_monte_carlo(
+    target: Target, samples: int = 1_000_000, *, seed: Seed = 0, advance: Callable[[int], None] = lambda _: None
+) -> LogEvidence:
+    """`log (1/S) sum_s p(y | w_s)` over draws from the prior, streamed: memory does not grow with `samples`."""
+    _check_one(target)
+    generator = as_generator(seed)
+    widest = max(target.network.sizes) + 1
+    at_once = max(1, 2**22 // (widest * max(1, target.data.x.shape[1])))
+    sums = _Sums()
+    while sums.count < samples:
+        count = min(at_once, samples - sums.count)
+        position = target.draw_prior(count, generator)
+        sums = sums.with_more(target.log_likelihood(position).sum(-1)[0])
+        advance(count)
+    return sums.estimate(_change_of_units(target))
+
+
+@torch.no_grad()
+def by_importance(target: Target, posterior: WeightPosterior) -> LogEvidence:
+    """From the samples of a BNNP's posterior and their densities (the bound of importance-weighted autoencoders).
+
+    Its expectation lies below the truth and rises towards it with the number of samples.
+    """
+    _check_one(target)
+    weights = [w.unsqueeze(0) for w in posterior.weights]
+    raw = replace(target, whitened=False)
+    position = raw.position_of(weights)
+    log_weights = raw.log_density(position)[0].double() - posterior.log_prob().double()
+    return _Sums().with_more(log_weights).estimate(_change_of_units(target))
+
+
+@dataclass(frozen=True)
+class Tempered:
+    """The density `p(w) p(y | w)^t`."""
+
+    target: Target
+    power: Float[Tensor, "sets"]
+
+    def log_density(self, position: Float[Tensor, "sets samples size"]) -> Float[Tensor, "sets samples"]:
+        likelihood = self.target.log_likelihood(position).sum(-1)
+        return self.target.log_prior(position) + self.power[:, None] * likelihood
+
+
+@torch.no_grad()
+def by_tempering(
+    target: Target,
+    particles: int = 500,
+    *,
+    moves: int = 5,
+    leapfrog_steps: int = 10,
+    repeats: int = 4,
+    seed: Seed = 0,
+    advance: Callable[[float], None] = lambda _: None,
+) -> LogEvidence:
+    """Tempered sequential Monte Carlo: from the prior to the posterior in steps that keep half of the particles.
+
+    The mean of `repeats` independent runs; the standard error is theirs. After each step particles are resampled, and
+    moved by Hamiltonian steps whose size follows their acceptance.
+    """
+    _check_one(target)
+    generator = as_generator(seed)
+    whitened = replace(target, whitened=True, data=_repeated(target, repeats))
+    position = whitened.draw_prior(particles, generator)
+    power = position.new_zeros(repeats)
+    total = torch.zeros(repeats, dtype=torch.float64)
+    log_step = position.new_full((repeats, particles), math.log(0.1))
+    method = HMC(leapfrog_steps=leapfrog_steps)
+    while bool((power < 1).any()):
+        likelihood = whitened.log_likelihood(position).sum(-1).double()
+        following = torch.stack([_next_power(likelihood[r], float(power[r])) for r in range(repeats)])
+        log_weights = (following - power.double())[:, None] * likelihood
+        total += torch.logsumexp(log_weights, 1) - math.log(particles)
+        rows = _systematic(log_weights.softmax(1), generator)
+        position = position.gather(1, rows.unsqueeze(-1).expand(-1, -1, position.shape[-1]))
+        power = following.to(position)
+        density = Tempered(whitened, power)
+        chain = replace(method.init(density, position), log_step=log_step)
+        for _ in range(moves):
+            chain = method.step(density, chain, generator)
+            log_step = log_step + 0.5 * (chain.accepted.mean(1, keepdim=True) - 0.8)
+            chain = replace(chain, log_step=log_step)
+        position = chain.position
+        advance(float(power.min()))
+    mean = torch.logsumexp(total, 0) - math.log(repeats)
+    error = float(total.std() / math.sqrt(repeats)) if repeats > 1 else math.nan
+    return LogEvidence(float(mean) + _change_of_units(target), error, float(particles))
+
+
+def _next_power(likelihood: Float[Tensor, "particles"], power: float) -> Tensor:
+    """The largest power up to 1 at which the weights still are worth half of the particles; by bisection."""
+
+    def effective(following: float) -> float:
+        weights = ((following - power) * likelihood).softmax(0)
+        return float(1 / weights.square().sum())
+
+    low, high = power, 1.0
+    if effective(1.0) >= 0.5 * len(likelihood):
+        return torch.tensor(1.0, dtype=torch.float64)
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if effective(middle) >= 0.5 * len(likelihood) else (low, middle)
+    return torch.tensor(high, dtype=torch.float64)
+
+
+def _systematic(weights: Float[Tensor, "sets particles"], generator: torch.Generator) -> Tensor:
+    """Resampling by one uniform draw a set: the number of copies differs from its expectation by less than one."""
+    count = weights.shape[1]
+    start = torch.rand(len(weights), 1, generator=generator, dtype=weights.dtype)
+    places = (start + torch.arange(count)) / count
+    return torch.searchsorted(weights.cumsum(1).contiguous(), places.contiguous()).clamp(max=count - 1)
+
+
+def _repeated(target: Target, repeats: int):
+    data = target.data
+    return type(data)(*(part.expand(repeats, *part.shape[1:]) for part in (data.x, data.y, data.mask)))
+
+
+def _change_of_units(target: Target) -> float:
+    """The log-density of outputs in the user's units, less that in the model's."""
+    if not target.likelihood.real_valued:
+        return 0.0
+    return -float(target.prior.standardiser.y_scale.double().log().sum()) * int(target.data.mask.sum())
+
+
+def _check_one(target: Target) -> None:
+    if target.sets != 1:
+        raise ValueError(f"target: got {target.sets} data sets, expected one")

@@ -1,0 +1,74 @@
+"""The BNNP for one data set: its inference networks are trained on that data set alone, under a given prior."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from bnnp._random import as_integer
+from bnnp._shapes import Float, Tensor
+from bnnp.inference.target import Target
+from bnnp.models.bnnp import BNNP
+from bnnp.network import Network
+from bnnp.priors import PRIORS
+from bnnp.tasks.task import TaskBatch
+
+
+@dataclass(frozen=True)
+class SingleTaskBNNP:
+    """Inference networks for each data set, trained by the evidence lower bound; the prior and the noise are fixed."""
+
+    def init(self, target: Target, generator: torch.Generator) -> nn.ModuleList:
+        if not isinstance(target.network, Network):
+            raise ValueError(f"method: bnnp needs a plain network, got {type(target.network).__name__}")
+        return nn.ModuleList(self._model(target, as_integer(generator)) for _ in range(target.sets))
+
+    def bound(
+        self, target: Target, models: nn.ModuleList, samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "sets samples"]:
+        rows = []
+        for i, model in enumerate(models):
+            assert isinstance(model, BNNP)
+            data = _one(target.data, i)
+            inferred = model.infer(data, samples, generator)
+            kl = torch.stack([kl.expand(1, samples) for kl in inferred.kl]).sum(0)
+            rows.append(model.context_log_likelihood(inferred, data).sum(-1) - kl)
+        return torch.cat(rows)
+
+    def sample(
+        self, target: Target, models: nn.ModuleList, samples: int, generator: torch.Generator
+    ) -> list[Float[Tensor, "sets samples _d _out"]]:
+        found = []
+        for i, model in enumerate(models):
+            assert isinstance(model, BNNP)
+            found.append(model.infer(_one(target.data, i), samples, generator).weights)
+        return [torch.cat(layer) for layer in zip(*found, strict=True)]
+
+    def _model(self, target: Target, seed: int) -> BNNP:
+        (name,) = [name for name, kind in PRIORS.items() if type(target.prior) is kind]
+        network = target.network
+        assert isinstance(network, Network)
+        model = BNNP(
+            network.sizes[0],
+            network.sizes[-1],
+            network.sizes[1:-1],
+            network.activation,
+            name,
+            target.likelihood,
+            dtype=target.data.x.dtype,
+            seed=seed,
+        )
+        with torch.no_grad():
+            for own, given in zip(model.prior.blocks, target.prior.blocks, strict=True):
+                for mine, theirs in zip(own.children(), given.children(), strict=True):
+                    mine.assign(theirs())  # pyright: ignore
+        model.set_prior_learnability(0)
+        model.likelihood.requires_grad_(False)
+        return model
+
+
+def _one(data: TaskBatch, index: int) -> TaskBatch:
+    """One data set, without its padding."""
+    count = int(data.mask[index].sum())
+    here = (slice(index, index + 1), slice(0, count))
+    return TaskBatch(data.x[here], data.y[here], data.mask[here])

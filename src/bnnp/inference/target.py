@@ -1,0 +1,161 @@
+"""What every way to infer weights is given: the data sets, the prior, and the log posterior density up to a constant.
+
+Many data sets and many samples (chains, or draws of an approximation) lie on leading axes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from bnnp._shapes import Float, Int, Tensor
+from bnnp.gaussian import UnitPrior, log_prior
+from bnnp.likelihoods import Likelihood
+from bnnp.network import AnyNetwork
+from bnnp.priors.base import Prior
+from bnnp.tasks.task import TaskBatch
+
+
+@dataclass(frozen=True)
+class Target:
+    """The posteriors of a network's weights given each of several data sets.
+
+    A *position* is all weights of a network as one vector, in one of two sets of coordinates: the weights themselves
+    (layer by layer, unit by unit), or, with `whitened`, the `v` with `w = mu + L v`, which are standard normal under
+    the prior, so that one step size suits all of them.
+
+    data: prepared points, in the units of the model.
+    """
+
+    prior: Prior
+    network: AnyNetwork
+    likelihood: Likelihood
+    data: TaskBatch
+    whitened: bool = True
+
+    @property
+    def sets(self) -> int:
+        return self.data.x.shape[0]
+
+    @property
+    def size(self) -> int:
+        return self.network.num_weights
+
+    def draw_prior(self, samples: int, generator: torch.Generator) -> Float[Tensor, "sets samples size"]:
+        """Positions drawn from the prior."""
+        shape = (self.sets, samples, self.size)
+        v = torch.randn(*shape, generator=generator, dtype=self.data.x.dtype).to(self.data.x.device)
+        return v if self.whitened else self.position_of(self._weights_of_whitened(v))
+
+    def weights(self, position: Float[Tensor, "sets samples size"]) -> list[Float[Tensor, "sets samples _d _out"]]:
+        """The weights of every layer."""
+        if self.whitened:
+            return self._weights_of_whitened(position)
+        return [self.prior.from_units(layer, units) for layer, units in enumerate(self._units(position))]
+
+    def position_of(
+        self, weights: Sequence[Float[Tensor, "sets samples _d _out"]]
+    ) -> Float[Tensor, "sets samples size"]:
+        """The way back from `weights`."""
+        units = [self.prior.to_units(w) for w in weights]
+        if self.whitened:
+            earlier: list[Tensor] = []
+            for layer, unit in enumerate(units):
+                earlier.append(self._prior(layer, earlier).whiten(unit))
+            units = earlier
+        return torch.cat([unit.flatten(-2) for unit in units], dim=-1)
+
+    def log_prior(self, position: Float[Tensor, "sets samples size"]) -> Float[Tensor, "sets samples"]:
+        """Log-density of the prior in the coordinates of the position; up to a constant where they are whitened."""
+        if self.whitened:
+            return -0.5 * position.square().sum(-1)
+        earlier: list[Tensor] = []
+        total = position.new_zeros(())
+        for layer, units in enumerate(self._units(position)):
+            prior = self._prior(layer, earlier)
+            earlier.append(prior.whiten(units))
+            total = total + log_prior(earlier[-1], prior).sum(-1)
+        return total
+
+    def log_likelihood(
+        self, position: Float[Tensor, "sets samples size"], data: TaskBatch | None = None
+    ) -> Float[Tensor, "sets samples points"]:
+        """Log-density of every point; 0 where there is none. `data`: some of the points, in place of all."""
+        batch = self.data if data is None else data
+        return log_likelihood(self.network, self.likelihood, self.weights(position), batch)
+
+    def log_density(self, position: Float[Tensor, "sets samples size"]) -> Float[Tensor, "sets samples"]:
+        """Log-density of the posterior, up to a constant."""
+        return self.log_prior(position) + self.log_likelihood(position).sum(-1)
+
+    def minibatch(self, size: int, generator: torch.Generator) -> tuple[TaskBatch, Float[Tensor, "sets"]]:
+        """So many points of every data set, drawn without replacement, and `n / b`, which makes up for the others."""
+        counts = self.data.mask.sum(1)
+        rows = random_rows(self.data, size, generator)
+        mask = self.data.mask.gather(1, rows)
+        batch = TaskBatch(rows_of(self.data.x, rows), rows_of(self.data.y, rows), mask)
+        return batch, counts / mask.sum(1).clamp(min=1)
+
+    def minibatch_log_density(
+        self, position: Float[Tensor, "sets samples size"], size: int, generator: torch.Generator
+    ) -> Float[Tensor, "sets samples"]:
+        """An unbiased estimate of `log_density` from so many points."""
+        batch, share = self.minibatch(size, generator)
+        return self.log_prior(position) + share[:, None] * self.log_likelihood(position, batch).sum(-1)
+
+    def _units(self, position: Tensor) -> list[Float[Tensor, "sets samples _units _d"]]:
+        shapes = [self.prior.unit_shape(layer) for layer in range(self.network.num_layers)]
+        parts = position.split([units * size for units, size in shapes], dim=-1)
+        return [part.unflatten(-1, shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def _weights_of_whitened(self, v: Tensor) -> list[Tensor]:
+        parts = self._units(v)
+        return [
+            self.prior.from_units(layer, self._prior(layer, parts[:layer]).weights(part))
+            for layer, part in enumerate(parts)
+        ]
+
+    def _prior(self, layer: int, earlier: Sequence[Tensor]) -> UnitPrior:
+        """A layer's prior without derivatives by its parameters: they are given here."""
+        if self.prior.couples_layers:
+            return self.prior.layer(layer, earlier)
+        with torch.no_grad():
+            return self.prior.layer(layer, earlier)
+
+
+class Density(Protocol):
+    """What a sampler needs: a log-density of positions."""
+
+    def log_density(self, position: Float[Tensor, "sets samples size"]) -> Float[Tensor, "sets samples"]: ...
+
+
+def random_rows(data: TaskBatch, count: int, generator: torch.Generator) -> Int[Tensor, "sets count"]:
+    """Numbers of so many points of every data set, at random; absent points come last."""
+    keys = torch.rand(data.mask.shape, generator=generator).to(data.mask.device)
+    return keys.masked_fill(~data.mask, 2.0).argsort(1)[:, :count]
+
+
+def rows_of(
+    values: Float[Tensor, "sets points columns"], rows: Int[Tensor, "sets count"]
+) -> Float[Tensor, "sets count columns"]:
+    return values.gather(1, rows.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
+
+
+def log_likelihood(
+    network: AnyNetwork, likelihood: Likelihood, weights: Sequence[Tensor], batch: TaskBatch
+) -> Float[Tensor, "sets samples points"]:
+    """Log-density of every point under every sample's weights; 0 where there is no point."""
+    outputs = network(weights, batch.x.unsqueeze(1), batch.mask.unsqueeze(1))
+    return likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)
+
+
+def value_and_gradient(
+    function, position: Float[Tensor, "sets samples size"]
+) -> tuple[Float[Tensor, "sets samples"], Float[Tensor, "sets samples size"]]:
+    """A function of positions, one value each, and its gradient."""
+    with torch.enable_grad():
+        leaf = position.detach().requires_grad_()
+        value = function(leaf)
+        (gradient,) = torch.autograd.grad(value.sum(), leaf)
+    return value.detach(), gradient

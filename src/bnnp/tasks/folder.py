@@ -1,0 +1,120 @@
+"""Where files of real data lie: a folder of the user's, or a cache that is filled by download."""
+
+import gzip
+import hashlib
+import os
+import sys
+import urllib.request
+import zlib
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from bnnp.files import write_atomically
+
+VARIABLE = "BNNP_DATA"
+_BLOCK, _PATIENCE = 2**16, 30
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that can be downloaded, compressed by gzip.
+
+    family: the sub-folder it lies in;  name: as it is called when not compressed, that is without ".gz".
+    address: of the folder on the web that holds `name + ".gz"`;  sha256: of the content when not compressed.
+    """
+
+    family: str
+    name: str
+    address: str
+    sha256: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.address}/{self.name}.gz"
+
+
+def data_path(file: DataFile, folder: str | Path | None = None) -> Path:
+    """Where a file lies: in `folder` if given, else in that of the variable BNNP_DATA if set, else in the cache.
+
+    Only the cache is ever written to: a file that is not there is downloaded.
+    """
+    chosen = _chosen_folder(folder)
+    home = (cache_folder() if chosen is None else chosen) / file.family
+    compressed = home / f"{file.name}.gz"
+    for path in (compressed, home / file.name):
+        if path.is_file():
+            return path
+    if chosen is not None:
+        raise FileNotFoundError(_not_there(file, compressed, "there is no such file"))
+    return _downloaded(file, compressed)
+
+
+def read_decompressed(path: Path) -> bytes:
+    """The content of a file, which may be compressed by gzip."""
+    data = path.read_bytes()
+    return _decompressed(data, path) if path.suffix == ".gz" else data
+
+
+def cache_folder() -> Path:
+    """The folder of this library among the user's caches, by the conventions of the platform."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "bnnp"
+
+
+def _chosen_folder(folder: str | Path | None) -> Path | None:
+    given = folder if folder is not None else os.environ.get(VARIABLE)
+    return Path(given).expanduser() if given else None  # an empty variable is as good as none
+
+
+def _decompressed(data: bytes, origin: Path | str) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(
+            f"{origin}: got a file that is damaged or not compressed by gzip ({error}), expected a whole one; "
+            "remove it and put a new copy in its place"
+        ) from None
+
+
+def _downloaded(file: DataFile, path: Path) -> Path:
+    """Fetch a file into the cache, where it is kept only if its content is the expected one."""
+    try:
+        data = _fetch(file.url, f"downloading {file.name}")
+    except (OSError, HTTPException) as error:  # what urllib raises is of one of these kinds
+        raise FileNotFoundError(
+            _not_there(file, path, f"there is no such file, and the download failed ({error})")
+        ) from error
+    found = hashlib.sha256(_decompressed(data, file.url)).hexdigest()
+    if found != file.sha256:
+        raise ValueError(
+            f"{file.url}: got content with sha256 {found}, expected {file.sha256}; it is not the file it was, so get "
+            f"it elsewhere and set {VARIABLE} to the folder that holds {file.family}/{file.name}"
+        )
+    return write_atomically(path, data)
+
+
+def _fetch(url: str, label: str) -> bytes:
+    parts: list[bytes] = []
+    with urllib.request.urlopen(url, timeout=_PATIENCE) as reply, Progress(console=Console(stderr=True)) as bar:
+        size = reply.headers.get("Content-Length")
+        shown = bar.add_task(label, total=int(size) if size else None)
+        while part := reply.read(_BLOCK):
+            parts.append(part)
+            bar.advance(shown, len(part))
+    return b"".join(parts)
+
+
+def _not_there(file: DataFile, path: Path, reason: str) -> str:
+    return (
+        f"{path}: {reason}. Get {file.url} and put it there, or name another folder that holds "
+        f"{file.family}/{file.name}.gz, by the argument `folder` or the environment variable {VARIABLE}"
+    )
