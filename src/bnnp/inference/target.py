@@ -5,6 +5,7 @@ Many data sets and many samples (chains, or draws of an approximation) lie on le
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -117,11 +118,14 @@ class Target:
         ]
 
     def _prior(self, layer: int, earlier: Sequence[Tensor]) -> UnitPrior:
-        """A layer's prior without derivatives by its parameters: they are given here."""
-        if self.prior.couples_layers:
-            return self.prior.layer(layer, earlier)
+        """A layer's prior, whose parameters are given here."""
+        return self.prior.layer(layer, earlier) if self.prior.couples_layers else self._priors[layer]
+
+    @cached_property
+    def _priors(self) -> list[UnitPrior]:
+        """Of all layers, where they do not depend on each other: the same at every step."""
         with torch.no_grad():
-            return self.prior.layer(layer, earlier)
+            return [self.prior.layer(layer, []) for layer in range(self.network.num_layers)]
 
 
 class Density(Protocol):
