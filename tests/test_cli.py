@@ -91,6 +91,34 @@ def test_predict_keeps_several_data_sets_apart(bnnp_command, trained, tmp_path):
         assert table.loc[who, "level_mean"] == pytest.approx(expected)
 
 
+def test_infer_predicts_under_the_models_prior_by_another_method(bnnp_command, trained, tmp_path):
+    known = pd.DataFrame({"who": ["a", "b", "b"], "hour": [1.0, 1.0, 20.0], "level": [650.0, 510.0, 500.0]})
+    known.to_csv(tmp_path / "known.csv", index=False)
+    wanted = pd.DataFrame({"who": ["b", "a"], "hour": [2.0, 2.0]})
+    wanted.to_csv(tmp_path / "wanted.csv", index=False)
+    words = ["--context", tmp_path / "known.csv", "--targets", tmp_path / "wanted.csv", "--out", tmp_path / "p.csv"]
+    effort = ["--samples", 8, "--warmup", 3, "--chains", 2, "--steps", 8, "--quiet"]
+    for method in ("hmc", "mfvi"):
+        code, _, err = bnnp_command("infer", trained, *words, "--task", "who", "--method", method, *effort)
+        assert code == 0, err
+        table = pd.read_csv(tmp_path / "p.csv").set_index("who")
+        model = bnnp.load(trained)
+        posts = bnnp.inference.infer_many(
+            model.prior,
+            model.network,
+            [([[1.0], [20.0]], [[510.0], [500.0]]), ([[1.0]], [[650.0]])],
+            method=method,
+            likelihood=model.likelihood,
+            num_samples=8,
+            effort=bnnp.inference.Effort(steps=8, warmup=3, chains=2),
+        )
+        for who, post in zip(("b", "a"), posts, strict=True):
+            assert table.loc[who, "level_mean"] == pytest.approx(post.predict([[2.0]]).mean.item())
+    code, _, err = bnnp_command("infer", trained, *words, "--method", "gibbs")
+    assert code == 2
+    assert "method: got 'gibbs', expected one of" in err
+
+
 def test_evaluate_prints_scores_and_writes_json(bnnp_command, trained, trial, tmp_path):
     words = ["--task", "subject", "--samples", 50, "--out", tmp_path / "scores.json"]
     code, out, err = bnnp_command("evaluate", trained, trial, *words)

@@ -1,6 +1,8 @@
 """The command line. Each verb checks its input, calls the library, and writes its results whole or not at all."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +18,11 @@ from bnnp import bench as benchmark
 from bnnp import demo as demonstration
 from bnnp import plots
 from bnnp.files import write_atomically
+from bnnp.inference import METHODS, Effort, infer_many
 from bnnp.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from bnnp.models import AmortisedModel
 from bnnp.models.bnnp import BNNP
+from bnnp.prediction import WeightSamples
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.synthetic import SOURCES
 from bnnp.tasks.tables import check_columns, from_table, numeric_columns, read_table
@@ -151,8 +156,62 @@ def predict(
     Example: bnnp predict model --context known.csv --targets wanted.csv --out predictions.csv
     """
     loaded = bnnp.load(model)
+    wanted, questions = _questions(loaded, context, targets, task)
+    posteriors = [loaded.condition(q.x, q.y, num_samples=samples, seed=seed) for q in questions]
+    print_files([_write_predictions(out, loaded, wanted, questions, posteriors)])
+
+
+@app.command()
+def infer(
+    model: Annotated[str, typer.Argument(help="Whose prior to use: a model file, a folder of `bnnp train`, zoo:NAME.")],
+    context: Annotated[Path, typer.Option(help="Known points of the new data set, CSV or Parquet.")],
+    targets: Annotated[Path, typer.Option(help="Inputs to predict at, CSV or Parquet.")],
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "hmc",
+    out: Out = Path("predictions.csv"),
+    task: TaskColumn = None,
+    samples: Samples = 1000,
+    steps: Annotated[int | None, typer.Option(help="Of the optimiser, or of each chain after its warm-up.")] = None,
+    warmup: Annotated[int, typer.Option(help="Steps of each chain that are thrown away.")] = 500,
+    chains: Annotated[int, typer.Option(help="Markov chains.")] = 4,
+    quiet: Quiet = False,
+    seed: Seed = 0,
+) -> None:
+    """Predict new points under a model's prior, by another inference than the model's own. All data sets run at once.
+
+    Example: bnnp infer model --context known.csv --targets wanted.csv --method hmc --out predictions.csv
+    """
+    loaded = bnnp.load(model)
+    wanted, questions = _questions(loaded, context, targets, task)
+    posteriors = infer_many(
+        loaded.prior,
+        loaded.network,
+        [(q.x, q.y) for q in questions],
+        method=method,
+        likelihood=loaded.likelihood,
+        num_samples=samples,
+        effort=Effort(steps=steps, warmup=warmup, chains=chains),
+        seed=seed,
+        progress=not quiet,
+    )
+    print_files([_write_predictions(out, loaded, wanted, questions, posteriors)])
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A data set's known points, the inputs to predict at, and their rows in the table of all targets."""
+
+    x: np.ndarray
+    y: np.ndarray
+    x_new: np.ndarray
+    rows: np.ndarray
+
+
+def _questions(
+    model: AmortisedModel, context: Path, targets: Path, task: str | None
+) -> tuple[pd.DataFrame, list[_Question]]:
+    """The table of targets, and what is asked of each data set."""
     known, wanted = read_table(context), read_table(targets)
-    x_names, y_names = loaded.columns["x"], loaded.columns["y"]
+    x_names, y_names = model.columns["x"], model.columns["y"]
     extra = [task] if task else []
     check_columns(known, [*extra, *x_names, *y_names])
     check_columns(wanted, [*extra, *x_names])
@@ -160,16 +219,28 @@ def predict(
     if len(wanted) == 0:
         raise ValueError(f"{targets}: got no rows, expected inputs to predict at")
     groups = wanted.groupby(task, sort=False).indices if task else {"": np.arange(len(wanted))}
-    columns: dict[str, np.ndarray] = {}
+    questions = []
     for name, rows in groups.items():
         mine = (known[task] == name).to_numpy() if task else np.ones(len(known), dtype=bool)
         seen_x, seen_y = np.split(known_numbers.to_numpy()[mine], [len(x_names)], axis=1)
-        posterior = loaded.condition(seen_x, seen_y, num_samples=samples, seed=seed)
-        predictive = posterior.predict(wanted_numbers[x_names].to_numpy()[rows])
-        for column, values in _prediction_columns(predictive, y_names).items():
-            columns.setdefault(column, np.empty(len(wanted)))[rows] = values
+        questions.append(_Question(seen_x, seen_y, wanted_numbers[x_names].to_numpy()[rows], rows))
+    return wanted, questions
+
+
+def _write_predictions(
+    out: Path,
+    model: AmortisedModel,
+    wanted: pd.DataFrame,
+    questions: Sequence[_Question],
+    posteriors: Sequence[WeightSamples],
+) -> Path:
+    columns: dict[str, np.ndarray] = {}
+    for question, posterior in zip(questions, posteriors, strict=True):
+        predictive = posterior.predict(question.x_new)
+        for column, values in _prediction_columns(predictive, model.columns["y"]).items():
+            columns.setdefault(column, np.empty(len(wanted)))[question.rows] = values
     result = pd.concat([wanted.reset_index(drop=True), pd.DataFrame(columns)], axis=1)
-    print_files([write_atomically(out, result.to_csv(index=False))])
+    return write_atomically(out, result.to_csv(index=False))
 
 
 @app.command()
