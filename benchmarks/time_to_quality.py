@@ -16,6 +16,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 import bnnp
 from bnnp._random import child
@@ -112,6 +113,9 @@ def draw(options: argparse.Namespace) -> None:
                 for panel, score in zip(panels[:, column], ("pooled", "mae"), strict=True):
                     panel.semilogx(seconds, [row[score] for row in record["evaluations"]], ".-", label=label)
         panels[0][column].set_title(name)
+        for panel in panels[:, column]:
+            panel.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+            panel.xaxis.set_minor_formatter(NullFormatter())
         panels[1][column].set_xlabel("CPU seconds, one core")
         panels[1][column].legend(fontsize=8)
     panels[0][0].set_ylabel("pooled LPPD, learned noise")
