@@ -53,6 +53,10 @@ class UnitPrior:
         """`L v` for each unit."""
         return _times_each(self.factor, v)
 
+    def scale_transposed(self, g: Float[Tensor, "... units d"]) -> Float[Tensor, "... units d"]:
+        """`L^T g` for each unit: gradients by `L v`, as gradients by `v`."""
+        return self.factor * g if self.is_diagonal else _times_each(self.factor.mT, g)
+
     def covariance(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
         return self.factor.square() if self.is_diagonal else self.factor @ self.factor.mT
 

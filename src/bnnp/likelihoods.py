@@ -44,6 +44,16 @@ class Likelihood(nn.Module, abc.ABC):
         """Log-density of each point, summed over its columns."""
 
     @abc.abstractmethod
+    def slope(
+        self, f: Float[Tensor, "*batch points out"], y: Float[Tensor, "*batch points y"]
+    ) -> Float[Tensor, "*batch points out"]:
+        """The derivative of `log_prob` by the network's outputs."""
+
+    @abc.abstractmethod
+    def curvature_root(self, f: Float[Tensor, "*batch points out"]) -> Float[Tensor, "*batch points out out"]:
+        """An `R` for each point such that `R^T R` is minus the second derivative of `log_prob` by the outputs."""
+
+    @abc.abstractmethod
     def mean(self, f: Float[Tensor, "*batch points out"]) -> Float[Tensor, "*batch points out"]:
         """Mean of an observation (class probabilities for `Categorical`)."""
 
@@ -115,6 +125,12 @@ class Gaussian(Likelihood):
         constant = noise.log().sum() + 0.5 * len(noise) * math.log(2 * math.pi)
         return -0.5 * ((y - f) / noise).square().sum(-1) - constant
 
+    def slope(self, f: Tensor, y: Tensor) -> Tensor:
+        return (y - f) / self.noise.square()
+
+    def curvature_root(self, f: Tensor) -> Tensor:
+        return torch.diag_embed((1 / self.noise).expand(f.shape))
+
     def mean(self, f: Tensor) -> Tensor:
         return f
 
@@ -154,6 +170,12 @@ class Bernoulli(Likelihood):
     def log_prob(self, f: Tensor, y: Tensor) -> Tensor:
         f, y = torch.broadcast_tensors(f, y)
         return -functional.binary_cross_entropy_with_logits(f, y, reduction="none").sum(-1)
+
+    def slope(self, f: Tensor, y: Tensor) -> Tensor:
+        return y - torch.sigmoid(f)
+
+    def curvature_root(self, f: Tensor) -> Tensor:
+        return torch.diag_embed(self.variance(f).sqrt())
 
     def mean(self, f: Tensor) -> Tensor:
         return torch.sigmoid(f)
@@ -199,6 +221,14 @@ class Categorical(Likelihood):
     def log_prob(self, f: Tensor, y: Tensor) -> Tensor:
         labels = y.long().expand(*f.shape[:-1], 1)
         return torch.log_softmax(f, -1).gather(-1, labels).squeeze(-1)
+
+    def slope(self, f: Tensor, y: Tensor) -> Tensor:
+        return self.encode(y) - torch.softmax(f, -1)
+
+    def curvature_root(self, f: Tensor) -> Tensor:
+        root = torch.softmax(f, -1).sqrt()
+        eye = torch.eye(self.num_classes, dtype=f.dtype, device=f.device)
+        return (eye - root.unsqueeze(-1) * root.unsqueeze(-2)) * root.unsqueeze(-2)  # (I - s s^T) projects: |s| = 1
 
     def mean(self, f: Tensor) -> Tensor:
         return torch.softmax(f, -1)

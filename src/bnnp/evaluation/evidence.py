@@ -113,9 +113,10 @@ class Tempered:
     target: Target
     power: Float[Tensor, "sets"]
 
-    def log_density(self, position: Float[Tensor, "sets samples size"]) -> Float[Tensor, "sets samples"]:
-        likelihood = self.target.log_likelihood(position).sum(-1)
-        return self.target.log_prior(position) + self.power[:, None] * likelihood
+    def value_and_gradient(
+        self, position: Float[Tensor, "sets samples size"]
+    ) -> tuple[Float[Tensor, "sets samples"], Float[Tensor, "sets samples size"]]:
+        return self.target.value_and_gradient(position, self.power)
 
 
 @torch.no_grad()
@@ -151,9 +152,9 @@ def by_tempering(
         position = position.gather(1, rows.unsqueeze(-1).expand(-1, -1, position.shape[-1]))
         power = following.to(position)
         density = Tempered(whitened, power)
-        chain = replace(method.init(density, position), log_step=log_step)
+        chain = replace(method.begin(density, position), log_step=log_step)
         for _ in range(moves):
-            chain = method.step(density, chain, generator)
+            chain = method.move(density, chain, generator)
             log_step = log_step + 0.5 * (chain.accepted.mean(1, keepdim=True) - 0.8)
             chain = replace(chain, log_step=log_step)
         position = chain.position

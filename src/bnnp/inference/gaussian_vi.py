@@ -14,6 +14,7 @@ from torch import nn
 from bnnp._random import normal
 from bnnp._shapes import Float, Tensor
 from bnnp.inference.target import Target
+from bnnp.inference.variational import Variational
 
 CORRELATIONS = ("mfvi", "ucvi", "lcvi", "fcvi")
 START_SCALE = 0.1
@@ -62,12 +63,12 @@ class GaussianApproximation(nn.Module):
 
 
 @dataclass(frozen=True)
-class GaussianVI:
+class GaussianVI(Variational):
     """correlations: one of `CORRELATIONS`."""
 
     correlations: str = "mfvi"
 
-    def init(self, target: Target, generator: torch.Generator) -> GaussianApproximation:
+    def approximation(self, target: Target, generator: torch.Generator) -> GaussianApproximation:
         """Means drawn from the prior, small standard deviations."""
         assert not target.whitened
         mean = target.draw_prior(1, generator)[:, 0]
@@ -80,7 +81,7 @@ class GaussianVI:
         position = approximation.sample(samples, generator)
         return target.log_density(position) + approximation.entropy().unsqueeze(1)
 
-    def sample(
+    def draw(
         self, target: Target, approximation: GaussianApproximation, samples: int, generator: torch.Generator
     ) -> list[Float[Tensor, "sets samples _d _out"]]:
         return target.weights(approximation.sample(samples, generator))

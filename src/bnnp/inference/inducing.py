@@ -10,6 +10,7 @@ from bnnp._random import normal
 from bnnp._shapes import Float, Tensor
 from bnnp.gaussian import Observations, UpdateNoise, condition
 from bnnp.inference.target import Target, log_likelihood, random_rows, rows_of
+from bnnp.inference.variational import Variational
 from bnnp.likelihoods import Gaussian
 from bnnp.network import run
 
@@ -32,12 +33,12 @@ class InducingPoints(nn.Module):
 
 
 @dataclass(frozen=True)
-class GIVI:
+class GIVI(Variational):
     """num_inducing: invented points a data set; at most as many as the smallest data set has points."""
 
     num_inducing: int = 24
 
-    def init(self, target: Target, generator: torch.Generator) -> InducingPoints:
+    def approximation(self, target: Target, generator: torch.Generator) -> InducingPoints:
         """Inputs are some of the data's."""
         if target.prior.couples_outputs:
             raise ValueError(
@@ -53,7 +54,7 @@ class GIVI:
         weights, kl = self._infer(target, points, samples, generator)
         return log_likelihood(target.network, target.likelihood, weights, target.data).sum(-1) - kl
 
-    def sample(
+    def draw(
         self, target: Target, points: InducingPoints, samples: int, generator: torch.Generator
     ) -> list[Float[Tensor, "sets samples _d _out"]]:
         return self._infer(target, points, samples, generator)[0]

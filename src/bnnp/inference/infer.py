@@ -1,7 +1,7 @@
 """`bnnp.infer`: the weights of one data set, or of many at once, by a method of the user's choice."""
 
-import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -9,11 +9,14 @@ from numpy.typing import ArrayLike
 
 from bnnp._random import Seed, as_integer, child
 from bnnp._shapes import Float, Tensor
+from bnnp.inference.base import Diagnostics, Effort, Method
 from bnnp.inference.gaussian_vi import GaussianVI
 from bnnp.inference.inducing import GIVI
-from bnnp.inference.mcmc import HMC, SGHMC, SGLD, run
-from bnnp.inference.optimise import Schedule, climb
+from bnnp.inference.mcmc import HMC, SGHMC, SGLD
+from bnnp.inference.modes import Ensemble, Laplace
+from bnnp.inference.nuts import NUTS
 from bnnp.inference.single_task import SingleTaskBNNP
+from bnnp.inference.swag import SWAG
 from bnnp.inference.target import Target
 from bnnp.likelihoods import Gaussian, Likelihood
 from bnnp.network import AnyNetwork
@@ -23,10 +26,6 @@ from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import Task, TaskBatch, as_columns
 from bnnp.training.progress import ProgressBar
 
-Sampler = HMC | SGHMC | SGLD
-Variational = GaussianVI | GIVI | SingleTaskBNNP
-Method = Sampler | Variational
-
 METHODS: dict[str, Method] = {
     "mfvi": GaussianVI("mfvi"),
     "ucvi": GaussianVI("ucvi"),
@@ -35,29 +34,20 @@ METHODS: dict[str, Method] = {
     "givi": GIVI(),
     "bnnp": SingleTaskBNNP(),
     "hmc": HMC(),
+    "nuts": NUTS(),
     "lmc": HMC(leapfrog_steps=1),
     "sghmc": SGHMC(),
     "sgld": SGLD(),
+    "swag": SWAG(),
+    "laplace": Laplace(),
+    "last_layer_laplace": Laplace(last_layer=True),
+    "ensemble": Ensemble(),
 }
-BOUND_SAMPLES = 10_000
-_START, _RUN, _SAMPLE, _BOUND = range(4)
+_START, _RUN, _SAMPLE = range(3)
 
 
-@dataclass(frozen=True)
-class Diagnostics:
-    """How inference went. What a method does not have is None.
-
-    acceptance: mean probability of the proposals of every chain.  step_size: of every chain, after warm-up.
-    elbo: the estimates of the evidence lower bound during the optimisation.
-    bound, bound_error: the bound at its end, from `BOUND_SAMPLES` samples, and its standard error, in nats and in the
-        units of the model.
-    """
-
-    acceptance: Float[Tensor, "chains"] | None = None
-    step_size: Float[Tensor, "chains"] | None = None
-    elbo: Float[Tensor, "steps"] | None = None
-    bound: float | None = None
-    bound_error: float | None = None
+class InferenceWarning(UserWarning):
+    """Something speaks against the result of an inference; `post.diagnostics.warnings` says what."""
 
 
 @dataclass(frozen=True)
@@ -87,23 +77,6 @@ class InferredPosterior(WeightSamples):
         return self.of_standardiser
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How much work goes into it.
-
-    steps: of the optimiser, or of every Markov chain after its warm-up; None: as many as the samples need.
-    learning_rate, elbo_samples: of the optimiser, first and last rate; weight samples a step.
-    chains, warmup, thin: Markov chains, steps of each that are thrown away, and how many make one sample.
-    """
-
-    steps: int | None = None
-    learning_rate: tuple[float, float] = (5e-3, 1e-4)
-    elbo_samples: int = 8
-    chains: int = 4
-    warmup: int = 500
-    thin: int = 1
-
-
 def infer(
     prior: Prior,
     network: AnyNetwork,
@@ -118,6 +91,7 @@ def infer(
     chains: int = 4,
     warmup: int = 500,
     thin: int = 1,
+    climb: int = 0,
     whitened: bool = True,
     seed: Seed = 0,
     progress: bool = False,
@@ -126,13 +100,15 @@ def infer(
 
     method: a name from `bnnp.inference.METHODS`, or a record of choices, as `bnnp.inference.HMC(leapfrog_steps=30)`.
     likelihood: as for a model; a trained model's own is `model.likelihood`. Default: `Gaussian(0.1)`, held fixed.
-    steps, learning_rate: of the optimiser, for the variational methods.
+    steps, learning_rate: of the optimiser, for the variational methods and those that climb to modes.
     chains, warmup, thin: of the samplers; `steps` are those after warm-up, of which every `thin`-th is kept.
-    whitened: samplers move in coordinates in which the prior is standard normal, instead of the weights themselves.
+    climb: steps up the log posterior before a chain begins; 0 leaves it at a draw of the prior.
+    whitened: samplers, and what climbs to modes, move in coordinates in which the prior is standard normal, instead of
+        the weights themselves.
 
     Example: `post = bnnp.infer(model.prior, model.network, x, y, method="hmc", likelihood=model.likelihood, seed=0)`
     """
-    effort = Effort(steps, learning_rate, chains=chains, warmup=warmup, thin=thin)
+    effort = Effort(steps, learning_rate, chains=chains, warmup=warmup, thin=thin, climb=climb)
     (posterior,) = infer_many(
         prior,
         network,
@@ -170,18 +146,31 @@ def infer_many(
     likelihood = (likelihood or Gaussian(0.1)).for_outputs(network.sizes[-1])
     dtype = prior.standardiser.x_shift.dtype
     data = _prepared(prior, network, likelihood.to(dtype), data_sets)
-    target = Target(prior, network, likelihood, data, whitened and isinstance(choice, Sampler))
-    if isinstance(choice, Sampler):
-        weights, diagnostics = _by_sampling(choice, target, num_samples, effort, number, progress)
-    else:
-        weights, diagnostics = _by_climbing(choice, target, num_samples, effort, number, progress)
-    used = effort.chains if isinstance(choice, Sampler) else 1
+    target = Target(prior, network, likelihood, data, whitened and choice.whitened)
+    steps = choice.num_steps(effort, num_samples)
+    state = choice.init(target, effort, num_samples, child(number, _START))
+    generator = child(number, _RUN)
+    with ProgressBar(steps, enabled=progress, label="inferring") as bar:
+        for _ in range(steps):
+            state = choice.step(target, state, generator)
+            bar.advance()
+    drawn = choice.sample(target, state, num_samples, child(number, _SAMPLE))
+    _warn(drawn.diagnostics)
     return [
         InferredPosterior(
-            network, likelihood, prior.standardiser, [w[i, :num_samples] for w in weights], used, diagnostics[i]
+            network, likelihood, prior.standardiser, [w[i] for w in drawn.weights], drawn.chains, drawn.diagnostics[i]
         )
         for i in range(target.sets)
     ]
+
+
+def _warn(diagnostics: Sequence[Diagnostics]) -> None:
+    """One warning for all data sets, with the first reason as an example."""
+    found = [(i, one.warnings) for i, one in enumerate(diagnostics) if one.warnings]
+    if found:
+        index, reasons = found[0]
+        which = "" if len(diagnostics) == 1 else f"{len(found)} of {len(diagnostics)} data sets; number {index}: "
+        warnings.warn(which + "; ".join(reasons), InferenceWarning, stacklevel=4)
 
 
 def _method(method: str | Method) -> Method:
@@ -209,61 +198,3 @@ def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_se
     dtype = prior.standardiser.x_shift.dtype
     y = prior.standardiser.y(batch.y) if likelihood.real_valued else batch.y
     return TaskBatch(prior.standardiser.x(batch.x).to(dtype), y.to(dtype), batch.mask)
-
-
-def _by_sampling(
-    method: Sampler, target: Target, num_samples: int, effort: Effort, seed: int, progress: bool
-) -> tuple[list[Tensor], list[Diagnostics]]:
-    per_chain = math.ceil(num_samples / effort.chains)
-    thin = effort.thin if effort.steps is None else max(1, effort.steps // per_chain)
-    start = target.draw_prior(effort.chains, child(seed, _START))
-    with ProgressBar(effort.warmup + per_chain * thin, enabled=progress, label="sampling") as bar:
-        drawn = run(
-            method,
-            target,
-            start,
-            warmup=effort.warmup,
-            draws=per_chain,
-            thin=thin,
-            generator=child(seed, _RUN),
-            advance=bar.advance,
-        )
-    with torch.no_grad():
-        weights = target.weights(drawn.positions.flatten(1, 2))
-    diagnostics = [
-        Diagnostics(acceptance=drawn.acceptance[i], step_size=drawn.step_size[i]) for i in range(target.sets)
-    ]
-    return weights, diagnostics
-
-
-def _by_climbing(
-    method: Variational, target: Target, num_samples: int, effort: Effort, seed: int, progress: bool
-) -> tuple[list[Tensor], list[Diagnostics]]:
-    approximation = method.init(target, child(seed, _START))
-    generator = child(seed, _RUN)
-    schedule = Schedule(5000 if effort.steps is None else effort.steps, effort.learning_rate)
-
-    def bound(samples: int, generator: torch.Generator) -> Float[Tensor, "sets samples"]:
-        return method.bound(target, approximation, samples, generator)  # pyright: ignore
-
-    def objective() -> Float[Tensor, "sets"]:
-        return bound(effort.elbo_samples, generator).mean(1)
-
-    parameters = [p for p in approximation.parameters() if p.requires_grad and p.numel()]
-    with ProgressBar(schedule.steps, enabled=progress, label="optimising") as bar:
-        trace = climb(objective, parameters, schedule, lambda value: bar.advance({"elbo": value}))
-    bound_generator = child(seed, _BOUND)
-    with torch.no_grad():
-        weights = method.sample(target, approximation, num_samples, child(seed, _SAMPLE))  # pyright: ignore
-        final = _in_parts(lambda count: bound(count, bound_generator), BOUND_SAMPLES)
-    errors = final.std(1) / math.sqrt(BOUND_SAMPLES)
-    return weights, [
-        Diagnostics(elbo=trace[:, i], bound=float(final[i].mean()), bound_error=float(errors[i]))
-        for i in range(target.sets)
-    ]
-
-
-def _in_parts(draw: Callable[[int], Float[Tensor, "sets _"]], samples: int) -> Float[Tensor, "sets samples"]:
-    """Samples in parts that keep memory bounded."""
-    size = 500
-    return torch.cat([draw(min(size, samples - start)) for start in range(0, samples, size)], dim=1).double()

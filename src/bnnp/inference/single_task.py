@@ -7,18 +7,18 @@ from torch import nn
 
 from bnnp._random import as_integer
 from bnnp._shapes import Float, Tensor
-from bnnp.inference.target import Target
+from bnnp.inference.target import Target, one_set
+from bnnp.inference.variational import Variational
 from bnnp.models.bnnp import BNNP
 from bnnp.network import Network
 from bnnp.priors import PRIORS
-from bnnp.tasks.task import TaskBatch
 
 
 @dataclass(frozen=True)
-class SingleTaskBNNP:
+class SingleTaskBNNP(Variational):
     """Inference networks for each data set, trained by the evidence lower bound; the prior and the noise are fixed."""
 
-    def init(self, target: Target, generator: torch.Generator) -> nn.ModuleList:
+    def approximation(self, target: Target, generator: torch.Generator) -> nn.ModuleList:
         if not isinstance(target.network, Network):
             raise ValueError(f"method: bnnp needs a plain network, got {type(target.network).__name__}")
         return nn.ModuleList(self._model(target, as_integer(generator)) for _ in range(target.sets))
@@ -29,19 +29,19 @@ class SingleTaskBNNP:
         rows = []
         for i, model in enumerate(models):
             assert isinstance(model, BNNP)
-            data = _one(target.data, i)
+            data = one_set(target.data, i)
             inferred = model.infer(data, samples, generator)
             kl = torch.stack([kl.expand(1, samples) for kl in inferred.kl]).sum(0)
             rows.append(model.context_log_likelihood(inferred, data).sum(-1) - kl)
         return torch.cat(rows)
 
-    def sample(
+    def draw(
         self, target: Target, models: nn.ModuleList, samples: int, generator: torch.Generator
     ) -> list[Float[Tensor, "sets samples _d _out"]]:
         found = []
         for i, model in enumerate(models):
             assert isinstance(model, BNNP)
-            found.append(model.infer(_one(target.data, i), samples, generator).weights)
+            found.append(model.infer(one_set(target.data, i), samples, generator).weights)
         return [torch.cat(layer) for layer in zip(*found, strict=True)]
 
     def _model(self, target: Target, seed: int) -> BNNP:
@@ -65,10 +65,3 @@ class SingleTaskBNNP:
         model.set_prior_learnability(0)
         model.likelihood.requires_grad_(False)
         return model
-
-
-def _one(data: TaskBatch, index: int) -> TaskBatch:
-    """One data set, without its padding."""
-    count = int(data.mask[index].sum())
-    here = (slice(index, index + 1), slice(0, count))
-    return TaskBatch(data.x[here], data.y[here], data.mask[here])

@@ -12,8 +12,9 @@ import torch
 
 from bnnp._shapes import Float, Int, Tensor
 from bnnp.gaussian import UnitPrior, log_prior
+from bnnp.inference.gradient import by_autograd, by_backpropagation
 from bnnp.likelihoods import Likelihood
-from bnnp.network import AnyNetwork
+from bnnp.network import AnyNetwork, Network
 from bnnp.priors.base import Prior
 from bnnp.tasks.task import TaskBatch
 
@@ -90,6 +91,12 @@ class Target:
         """Log-density of the posterior, up to a constant."""
         return self.log_prior(position) + self.log_likelihood(position).sum(-1)
 
+    def value_and_gradient(
+        self, position: Float[Tensor, "sets samples size"], power: Float[Tensor, "sets"] | None = None
+    ) -> tuple[Float[Tensor, "sets samples"], Float[Tensor, "sets samples size"]]:
+        """`log_density` and its gradient. `power`: of the likelihood, 1 if not given."""
+        return self._value_and_gradient(position, self.data, power)
+
     def minibatch(self, size: int, generator: torch.Generator) -> tuple[TaskBatch, Float[Tensor, "sets"]]:
         """So many points of every data set, drawn without replacement, and `n / b`, which makes up for the others."""
         counts = self.data.mask.sum(1)
@@ -98,12 +105,50 @@ class Target:
         batch = TaskBatch(rows_of(self.data.x, rows), rows_of(self.data.y, rows), mask)
         return batch, counts / mask.sum(1).clamp(min=1)
 
-    def minibatch_log_density(
+    def minibatch_value_and_gradient(
         self, position: Float[Tensor, "sets samples size"], size: int, generator: torch.Generator
-    ) -> Float[Tensor, "sets samples"]:
-        """An unbiased estimate of `log_density` from so many points."""
+    ) -> tuple[Float[Tensor, "sets samples"], Float[Tensor, "sets samples size"]]:
+        """Unbiased estimates of `log_density` and its gradient from so many points."""
         batch, share = self.minibatch(size, generator)
-        return self.log_prior(position) + share[:, None] * self.log_likelihood(position, batch).sum(-1)
+        return self._value_and_gradient(position, batch, share)
+
+    def _value_and_gradient(
+        self, position: Tensor, data: TaskBatch, power: Float[Tensor, "sets"] | None
+    ) -> tuple[Tensor, Tensor]:
+        if not isinstance(self.network, Network) or self.prior.couples_layers:
+
+            def density(position: Tensor) -> Tensor:
+                likelihood = self.log_likelihood(position, data).sum(-1)
+                return self.log_prior(position) + (likelihood if power is None else power.to(likelihood)[:, None] * likelihood)
+
+            return by_autograd(density, position)
+        with torch.no_grad():
+            return self._by_backpropagation(position, data, power)
+
+    def _by_backpropagation(
+        self, position: Tensor, data: TaskBatch, power: Float[Tensor, "sets"] | None
+    ) -> tuple[Tensor, Tensor]:
+        assert isinstance(self.network, Network)
+        samples = position.shape[1]
+        parts, priors, shapes = self._units(position), self._priors, self.network.weight_shapes
+        units = [prior.weights(part) for prior, part in zip(priors, parts, strict=True)] if self.whitened else parts
+        x, y = (part.repeat_interleave(samples, 0) if samples > 1 else part for part in (data.x, data.y))
+        share = data.mask.to(position)
+        share = (share if power is None else share * power.to(share)[:, None]).repeat_interleave(samples, 0)
+        outputs, slopes = by_backpropagation(
+            self.network,
+            [u.reshape(-1, out, d) for u, (d, out) in zip(units, shapes, strict=True)],
+            x,
+            lambda f: self.likelihood.slope(f, y) * share.unsqueeze(-1),
+        )
+        value = (self.likelihood.log_prob(outputs, y) * share).sum(-1).view(-1, samples)
+        gradients = [slope.view(part.shape) for slope, part in zip(slopes, parts, strict=True)]
+        if not self.whitened:
+            before, pull = by_autograd(self.log_prior, position)
+            return value + before, torch.cat([g.flatten(-2) for g in gradients], dim=-1).add_(pull)
+        gradients = [prior.scale_transposed(g) for prior, g in zip(priors, gradients, strict=True)]
+        gradient = torch.cat([g.flatten(-2) for g in gradients], dim=-1).sub_(position)
+        return value - 0.5 * position.square().sum(-1), gradient
 
     def _units(self, position: Tensor) -> list[Float[Tensor, "sets samples _units _d"]]:
         shapes = [self.prior.unit_shape(layer) for layer in range(self.network.num_layers)]
@@ -125,13 +170,29 @@ class Target:
     def _priors(self) -> list[UnitPrior]:
         """Of all layers, where they do not depend on each other: the same at every step."""
         with torch.no_grad():
-            return [self.prior.layer(layer, []) for layer in range(self.network.num_layers)]
+            return [_slim(self.prior.layer(layer, [])) for layer in range(self.network.num_layers)]
+
+
+def _slim(prior: UnitPrior) -> UnitPrior:
+    """The same prior, without the zeros beside the diagonal where there is nothing else, as in a standard one."""
+    if prior.is_diagonal or bool(prior.factor.tril(-1).any()):
+        return prior
+    return UnitPrior(prior.mean, prior.factor.diagonal(dim1=-2, dim2=-1))
 
 
 class Density(Protocol):
-    """What a sampler needs: a log-density of positions."""
+    """What a sampler needs: a log-density of positions and its gradient."""
 
-    def log_density(self, position: Float[Tensor, "sets samples size"]) -> Float[Tensor, "sets samples"]: ...
+    def value_and_gradient(
+        self, position: Float[Tensor, "sets samples size"]
+    ) -> tuple[Float[Tensor, "sets samples"], Float[Tensor, "sets samples size"]]: ...
+
+
+def one_set(data: TaskBatch, index: int) -> TaskBatch:
+    """One data set, without its padding."""
+    count = int(data.mask[index].sum())
+    here = (slice(index, index + 1), slice(0, count))
+    return TaskBatch(data.x[here], data.y[here], data.mask[here])
 
 
 def random_rows(data: TaskBatch, count: int, generator: torch.Generator) -> Int[Tensor, "sets count"]:
@@ -152,14 +213,3 @@ def log_likelihood(
     """Log-density of every point under every sample's weights; 0 where there is no point."""
     outputs = network(weights, batch.x.unsqueeze(1), batch.mask.unsqueeze(1))
     return likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)
-
-
-def value_and_gradient(
-    function, position: Float[Tensor, "sets samples size"]
-) -> tuple[Float[Tensor, "sets samples"], Float[Tensor, "sets samples size"]]:
-    """A function of positions, one value each, and its gradient."""
-    with torch.enable_grad():
-        leaf = position.detach().requires_grad_()
-        value = function(leaf)
-        (gradient,) = torch.autograd.grad(value.sum(), leaf)
-    return value.detach(), gradient

@@ -1,0 +1,105 @@
+"""Gradients that were derived by hand, against autograd's."""
+
+import numpy as np
+import pytest
+import torch
+
+import bnnp
+from bnnp.inference.gradient import by_autograd
+from bnnp.inference.infer import _prepared
+from bnnp.inference.target import Target
+from bnnp.network import ACTIVATIONS
+from test_models import with_random_prior
+
+FLOAT64 = torch.float64
+LIKELIHOODS = {
+    "gaussian": bnnp.Gaussian((0.4, 0.7)),
+    "bernoulli": bnnp.Bernoulli(),
+    "categorical": bnnp.Categorical(2),
+}
+
+
+def sets(likelihood: str, points: tuple[int, ...] = (7, 4)) -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    made = []
+    for n in points:
+        x = rng.normal(size=(n, 3))
+        if likelihood == "gaussian":
+            y = rng.normal(size=(n, 2))
+        else:
+            y = rng.integers(0, 2, size=(n, 1 if likelihood == "categorical" else 2)).astype(float)
+        made.append((x, y))
+    return made
+
+
+def target(prior: str, likelihood: str, activation, whitened: bool) -> Target:
+    model = with_random_prior(
+        bnnp.BNNP(3, 2, (5, 4), activation, prior=prior, likelihood=LIKELIHOODS[likelihood], dtype=FLOAT64)
+    )
+    data = _prepared(model.prior, model.network, model.likelihood, sets(likelihood))
+    return Target(model.prior, model.network, model.likelihood, data, whitened)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("prior", list(bnnp.priors.PRIORS))
+@pytest.mark.parametrize("whitened", [True, False])
+def test_value_and_gradient_of_every_prior_and_likelihood(prior, likelihood, whitened):
+    of = target(prior, likelihood, "tanh", whitened)
+    position = of.draw_prior(3, torch.Generator().manual_seed(0))
+    power = torch.tensor([0.3, 0.8], dtype=FLOAT64)
+    torch.testing.assert_close(of.value_and_gradient(position), by_autograd(of.log_density, position))
+
+    def tempered(p):
+        return of.log_prior(p) + power[:, None] * of.log_likelihood(p).sum(-1)
+
+    torch.testing.assert_close(of.value_and_gradient(position, power), by_autograd(tempered, position))
+
+
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, torch.sin])
+def test_value_and_gradient_of_every_nonlinearity(activation):
+    of = target("unitwise", "gaussian", activation, True) if isinstance(activation, str) else None
+    if of is None:  # a function of the user's; models take names, networks both
+        named = target("unitwise", "gaussian", "tanh", True)
+        network = bnnp.Network(named.network.sizes, activation)
+        of = Target(named.prior, network, named.likelihood, named.data)
+    position = of.draw_prior(2, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(of.value_and_gradient(position), by_autograd(of.log_density, position))
+
+
+def test_a_standard_prior_is_taken_as_diagonal_without_a_change():
+    model = bnnp.BNNP(3, 2, (5,), "relu", likelihood=LIKELIHOODS["gaussian"], dtype=FLOAT64)
+    data = _prepared(model.prior, model.network, model.likelihood, sets("gaussian"))
+    of = Target(model.prior, model.network, model.likelihood, data, True)
+    assert all(prior.is_diagonal for prior in of._priors)
+    position = of.draw_prior(2, torch.Generator().manual_seed(1))
+    weights = of.weights(position)
+    for layer, w in enumerate(weights):
+        prior = model.prior.layer(layer, [])
+        assert not prior.is_diagonal
+        units = prior.weights(of._units(position)[layer])
+        torch.testing.assert_close(model.prior.from_units(layer, units), w)
+
+
+def test_no_points_leave_the_prior():
+    model = with_random_prior(bnnp.BNNP(3, 2, (5,), likelihood=LIKELIHOODS["gaussian"], dtype=FLOAT64))
+    data = _prepared(model.prior, model.network, model.likelihood, sets("gaussian", (0, 0)))
+    of = Target(model.prior, model.network, model.likelihood, data, True)
+    position = of.draw_prior(2, torch.Generator().manual_seed(1))
+    value, gradient = of.value_and_gradient(position)
+    torch.testing.assert_close(value, -0.5 * position.square().sum(-1))
+    torch.testing.assert_close(gradient, -position)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_slope_and_curvature_of_every_likelihood(name):
+    likelihood = LIKELIHOODS[name].for_outputs(2).to(FLOAT64)
+    f = torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=FLOAT64)
+    y = torch.from_numpy(sets(name, (6,))[0][1])
+    _, slope = by_autograd(lambda outputs: likelihood.log_prob(outputs, y).unsqueeze(-1).sum(-1), f)
+    torch.testing.assert_close(likelihood.slope(f, y).detach(), slope)
+    root = likelihood.curvature_root(f).detach()
+    for point in range(6):
+        hessian = torch.autograd.functional.hessian(
+            lambda one, at=point: likelihood.log_prob(one.unsqueeze(0), y[at : at + 1]).sum(), f[point]
+        )
+        torch.testing.assert_close(root[point].mT @ root[point], -hessian)
