@@ -11,8 +11,10 @@ from typing import Protocol
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy import stats
 
 from bnnp._random import Seed
+from bnnp.evaluation.calibration import Calibration
 from bnnp.files import write_atomically
 from bnnp.models.posterior import WeightPosterior
 from bnnp.prediction import Predictive
@@ -139,4 +141,29 @@ def history(record: History) -> Figure:
     if scores:
         panels[1].set(xlabel="minutes", title="evaluation")
         panels[1].legend(fontsize=8)
+    return figure
+
+
+def rank_histograms(calibration: Calibration, bins: int = 10) -> Figure:
+    """Simulation-based calibration: ranks that should be even, with the band that holds 99 % of even ones.
+
+    A hump means a posterior that is too wide, two horns one that is too narrow, a slope one that is shifted.
+    """
+    counts = calibration.histogram(bins)
+    total = counts[0].sum()
+    low, high = stats.binom(total, 1 / bins).ppf([0.005, 0.995])
+    columns = min(4, len(counts))
+    rows = -(-len(counts) // columns)
+    figure = Figure(figsize=(2.6 * columns, 2.1 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
+    for axes, name, row, p_value in zip(panels, calibration.names, counts, calibration.p_values(bins), strict=False):
+        axes.axhspan(low, high, color=BAND, alpha=0.5, linewidth=0)
+        axes.axhline(total / bins, color=TRUTH, linewidth=0.8)
+        axes.bar(np.arange(bins) + 0.5, row, width=0.9, color=SAMPLES)
+        axes.set(title=f"{name}, p = {p_value:.2g}", xticks=[0, bins], xticklabels=["0", str(calibration.num_samples)])
+        axes.title.set_fontsize(9)
+    for axes in panels[len(counts) :]:
+        axes.axis("off")
+    figure.supxlabel("rank of the truth among the samples", fontsize=9)
+    figure.supylabel("simulations", fontsize=9)
     return figure

@@ -1,6 +1,16 @@
 """Scores, and the best possible ones."""
 
+from bnnp.evaluation.calibration import Calibration, simulation_based_calibration
 from bnnp.evaluation.oracle import Oracle
 from bnnp.evaluation.scores import Scores, evaluate, lppd, score, with_noise
 
-__all__ = ["Oracle", "Scores", "evaluate", "lppd", "score", "with_noise"]
+__all__ = [
+    "Calibration",
+    "Oracle",
+    "Scores",
+    "evaluate",
+    "lppd",
+    "score",
+    "simulation_based_calibration",
+    "with_noise",
+]

@@ -44,6 +44,35 @@ class LogEvidence:
 
 
 @dataclass(frozen=True)
+class Divergence:
+    """`KL(q || p(w | y))`, the log evidence less the bound, in nats.
+
+    doubt: why it is not to be trusted; empty where nothing is known to speak against it.
+    """
+
+    value: float
+    standard_error: float
+    doubt: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ± {self.standard_error:.2f}" + (f"; NOT to be trusted: {self.doubt}" if self.doubt else "")
+
+
+def divergence(evidence: LogEvidence, bound: float, bound_error: float) -> Divergence:
+    """How far an approximation with this evidence lower bound is from the true posterior.
+
+    Example: `divergence(by_tempering(target), post.diagnostics.bound, post.diagnostics.bound_error)`
+    """
+    value, error = evidence.value - bound, math.hypot(evidence.standard_error, bound_error)
+    doubt = ""
+    if not evidence.trustworthy:
+        doubt = f"the evidence rests on {evidence.effective:.1f} effective draws"
+    elif value < -3 * error:
+        doubt = "it is negative, so that the evidence is underestimated"
+    return Divergence(value, error, doubt)
+
+
+@dataclass(frozen=True)
 class _Sums:
     """Running sums of weights `exp(a)`, relative to the largest so far."""
 

@@ -16,7 +16,12 @@ from bnnp.priors import PRIORS
 
 @dataclass(frozen=True)
 class SingleTaskBNNP(Variational):
-    """Inference networks for each data set, trained by the evidence lower bound; the prior and the noise are fixed."""
+    """Inference networks for each data set, trained by the evidence lower bound; the prior and the noise are fixed.
+
+    inference_hidden: units of the inference networks; those of the network where not given.
+    """
+
+    inference_hidden: tuple[int, ...] | None = None
 
     def approximation(self, target: Target, generator: torch.Generator) -> nn.ModuleList:
         if not isinstance(target.network, Network):
@@ -55,6 +60,7 @@ class SingleTaskBNNP(Variational):
             network.activation,
             name,
             target.likelihood,
+            inference_hidden=self.inference_hidden,
             dtype=target.data.x.dtype,
             seed=seed,
         )
