@@ -13,11 +13,17 @@ from test_inference import linear
 X = np.random.default_rng(0).normal(size=(6, 3))
 
 
-def ranked(method, **options) -> Calibration:
+def ranked(method, simulations: int = 200, num_samples: int = 19, **options) -> Calibration:
     model = linear()
-    options = {"simulations": 200, "num_samples": 19} | options
     return simulation_based_calibration(
-        model.prior, model.network, X, likelihood=model.likelihood, method=method, **options
+        model.prior,
+        model.network,
+        X,
+        likelihood=model.likelihood,
+        method=method,
+        simulations=simulations,
+        num_samples=num_samples,
+        **options,
     )
 
 

@@ -10,9 +10,9 @@ import torch
 import bnnp
 import reference
 from bnnp.evaluation import evidence
-from bnnp.inference import GIVI, HMC, NUTS, SGHMC, SGLD, SWAG, Effort, Ensemble, GaussianVI, Laplace, infer_many
-from bnnp.inference.infer import METHODS, _prepared
+from bnnp.inference import GIVI, HMC, NUTS, SGHMC, SGLD, Effort, GaussianVI, infer_many
 from bnnp.inference.chains import Chain, Sampler
+from bnnp.inference.infer import METHODS
 from bnnp.inference.mcmc import leapfrog
 from bnnp.inference.target import Density, Target
 from test_models import with_random_prior
@@ -39,10 +39,7 @@ def deep(prior: str = "unitwise") -> bnnp.BNNP:
 
 
 def target(model: bnnp.BNNP, *sets: tuple[np.ndarray, np.ndarray], whitened: bool = True) -> Target:
-    likelihood = model.likelihood
-    return Target(
-        model.prior, model.network, likelihood, _prepared(model.prior, model.network, likelihood, sets), whitened
-    )
+    return Target.of(model.prior, model.network, sets, model.likelihood, whitened)
 
 
 def exact_moments(model: bnnp.BNNP, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -118,7 +115,9 @@ def test_minibatches_estimate_the_log_density_without_bias():
     assert batch.mask.sum(1).tolist() == [8, 7]
 
 
-def positions(method: Sampler, density: Density, begin: torch.Tensor, warmup: int, draws: int, thin: int, seed: int = 1):
+def positions(
+    method: Sampler, density: Density, begin: torch.Tensor, warmup: int, draws: int, thin: int, seed: int = 1
+):
     """Positions (sets, chains, draws, size) from given ones, and the mean acceptance."""
     generator = torch.Generator().manual_seed(seed)
     state = method.sampling(density, begin, warmup, thin)

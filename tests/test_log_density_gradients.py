@@ -6,7 +6,6 @@ import torch
 
 import bnnp
 from bnnp.inference.gradient import by_autograd
-from bnnp.inference.infer import _prepared
 from bnnp.inference.target import Target
 from bnnp.network import ACTIVATIONS
 from test_models import with_random_prior
@@ -36,8 +35,7 @@ def target(prior: str, likelihood: str, activation, whitened: bool) -> Target:
     model = with_random_prior(
         bnnp.BNNP(3, 2, (5, 4), activation, prior=prior, likelihood=LIKELIHOODS[likelihood], dtype=FLOAT64)
     )
-    data = _prepared(model.prior, model.network, model.likelihood, sets(likelihood))
-    return Target(model.prior, model.network, model.likelihood, data, whitened)
+    return Target.of(model.prior, model.network, sets(likelihood), model.likelihood, whitened)
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
@@ -68,8 +66,7 @@ def test_value_and_gradient_of_every_nonlinearity(activation):
 
 def test_a_standard_prior_is_taken_as_diagonal_without_a_change():
     model = bnnp.BNNP(3, 2, (5,), "relu", likelihood=LIKELIHOODS["gaussian"], dtype=FLOAT64)
-    data = _prepared(model.prior, model.network, model.likelihood, sets("gaussian"))
-    of = Target(model.prior, model.network, model.likelihood, data, True)
+    of = Target.of(model.prior, model.network, sets("gaussian"), model.likelihood)
     assert all(prior.is_diagonal for prior in of._priors)
     position = of.draw_prior(2, torch.Generator().manual_seed(1))
     weights = of.weights(position)
@@ -82,8 +79,7 @@ def test_a_standard_prior_is_taken_as_diagonal_without_a_change():
 
 def test_no_points_leave_the_prior():
     model = with_random_prior(bnnp.BNNP(3, 2, (5,), likelihood=LIKELIHOODS["gaussian"], dtype=FLOAT64))
-    data = _prepared(model.prior, model.network, model.likelihood, sets("gaussian", (0, 0)))
-    of = Target(model.prior, model.network, model.likelihood, data, True)
+    of = Target.of(model.prior, model.network, sets("gaussian", (0, 0)), model.likelihood)
     position = of.draw_prior(2, torch.Generator().manual_seed(1))
     value, gradient = of.value_and_gradient(position)
     torch.testing.assert_close(value, -0.5 * position.square().sum(-1))

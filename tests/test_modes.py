@@ -79,7 +79,9 @@ def test_laplace_has_the_curvature_of_other_likelihoods(likelihood):
     of = target(model, (x, y))
     drawn = of.position_of([w.unsqueeze(0) for w in post.weights])[0]
     mode = of.position_of([w.unsqueeze(0) for w in infer(model, x, y, Ensemble(1), steps=700).weights])[0, 0]
-    hessian = torch.autograd.functional.hessian(lambda p: of.log_density(p[None, None]).sum(), mode)
+    hessian: torch.Tensor = torch.autograd.functional.hessian(  # pyright: ignore
+        lambda p: of.log_density(p[None, None]).sum(), mode
+    )
     covariance = torch.linalg.inv(-hessian)
     scale = covariance.diagonal().sqrt()
     assert bool(((drawn.mean(0) - mode) / scale).abs().max() < 5 / math.sqrt(4000))
@@ -160,6 +162,12 @@ def test_many_data_sets_at_once_are_what_each_is_alone():
     for method in (Laplace(), Ensemble(2)):
         effort = Effort(steps=50)
         posts = infer_many(
-            model.prior, model.network, several, method=method, likelihood=model.likelihood, num_samples=2, effort=effort
+            model.prior,
+            model.network,
+            several,
+            method=method,
+            likelihood=model.likelihood,
+            num_samples=2,
+            effort=effort,
         )
         assert [len(post.predict(x).mean) for post, (x, _) in zip(posts, several, strict=True)] == [4, 7, 0]

@@ -129,8 +129,7 @@ def test_the_posterior_of_a_network_is_the_one_that_pyro_finds():
 
     Pyro's sampler is an independent piece of software; it gets the log-density from the definition of the model.
     """
-    from pyro.infer import MCMC
-    from pyro.infer import NUTS as PyroNUTS
+    from pyro import infer as pyro_infer
 
     model = bnnp.BNNP(1, 1, (3,), "tanh", likelihood=bnnp.Gaussian(0.3), dtype=FLOAT64)
     x = np.array([[-1.0], [-0.3], [0.4], [1.2]])
@@ -149,8 +148,8 @@ def test_the_posterior_of_a_network_is_the_one_that_pyro_finds():
 
     state = torch.random.get_rng_state()
     torch.manual_seed(0)
-    chain = MCMC(
-        PyroNUTS(potential_fn=potential, adapt_mass_matrix=False),
+    chain = pyro_infer.MCMC(
+        pyro_infer.NUTS(potential_fn=potential, adapt_mass_matrix=False),
         num_samples=250,
         warmup_steps=60,
         initial_params={"v": torch.zeros(10, dtype=FLOAT64)},
@@ -160,7 +159,15 @@ def test_the_posterior_of_a_network_is_the_one_that_pyro_finds():
     torch.random.set_rng_state(state)
     theirs = torch.stack([outputs(v, at) for v in chain.get_samples()["v"]]).numpy()
     post = bnnp.infer(
-        model.prior, model.network, x, y, method="nuts", likelihood=model.likelihood, num_samples=1000, chains=20, warmup=60
+        model.prior,
+        model.network,
+        x,
+        y,
+        method="nuts",
+        likelihood=model.likelihood,
+        num_samples=1000,
+        chains=20,
+        warmup=60,
     )
     assert post.diagnostics.warnings == ()
     ours = post.predict(at).samples[:, :, 0]

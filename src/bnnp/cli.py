@@ -1,6 +1,7 @@
 """The command line. Each verb checks its input, calls the library, and writes its results whole or not at all."""
 
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import bnnp
 from bnnp import bench as benchmark
 from bnnp import demo as demonstration
 from bnnp import plots
+from bnnp.experiment import SCALES, perform
 from bnnp.files import write_atomically
 from bnnp.inference import METHODS, Effort, infer_many
 from bnnp.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
@@ -182,17 +184,20 @@ def infer(
     """
     loaded = bnnp.load(model)
     wanted, questions = _questions(loaded, context, targets, task)
-    posteriors = infer_many(
-        loaded.prior,
-        loaded.network,
-        [(q.x, q.y) for q in questions],
-        method=method,
-        likelihood=loaded.likelihood,
-        num_samples=samples,
-        effort=Effort(steps=steps, warmup=warmup, chains=chains),
-        seed=seed,
-        progress=not quiet,
-    )
+    with warnings.catch_warnings(record=True) as caught:
+        posteriors = infer_many(
+            loaded.prior,
+            loaded.network,
+            [(q.x, q.y) for q in questions],
+            method=method,
+            likelihood=loaded.likelihood,
+            num_samples=samples,
+            effort=Effort(steps=steps, warmup=warmup, chains=chains),
+            seed=seed,
+            progress=not quiet,
+        )
+    for warning in caught:
+        print(f"warning: {warning.message}", file=sys.stderr)
     print_files([_write_predictions(out, loaded, wanted, questions, posteriors)])
 
 
@@ -331,6 +336,35 @@ def sample(
         figure = plots.functions(drawn, x[:, 0], labels=(x_names[0], y_names[0]))
         files.append(plots.save_figure(figure, out.with_suffix(".png")))
     print_files(files)
+
+
+@app.command()
+def experiment(
+    name: Annotated[str, typer.Argument(help="An experiment of the paper: a folder of experiments/.")],
+    scale: Annotated[
+        str, typer.Option(help=f"{', '.join(SCALES)}: seconds, up to half an hour, the paper's own.")
+    ] = "small",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; experiments/NAME/results/SCALE if not given.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Runs side by side.")] = 1,
+    backend: Annotated[str, typer.Option(help="Of joblib: loky here, dask or ray on a cluster.")] = "loky",
+    only: Annotated[str, typer.Option(help="Only runs whose name contains this.")] = "",
+    quiet: Quiet = False,
+) -> None:
+    """Do an experiment of the paper again. Runs that are done already are not repeated; a stopped one goes on.
+
+    Example: bnnp experiment posterior_quality --scale small --workers 2
+    """
+    outcome = perform(name, scale, out, workers=workers, backend=backend, only=only, progress=not quiet)
+    for file in outcome.files:
+        if file.suffix == ".md":
+            print(file.read_text())
+    print_files(outcome.files)
+    for run, reason in outcome.failed.items():
+        print(f"failed: {run}: {reason}", file=sys.stderr)
+    if outcome.failed:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """Simulation-based calibration (Talts et al. 2018): is a way to infer right under its own prior?
 
 Weights are drawn from the prior, data from the weights, and samples of the posterior from the data. If these follow the
-true posterior, the rank of the value under the weights that made the data, among the values under the samples, is uniform.
+true posterior, the rank of the value under the true weights, among the values under the samples, is uniform.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Calibration:
     names: tuple[str, ...]
 
     def histogram(self, bins: int = 10) -> np.ndarray:
-        """Ranks in each of `bins` bins of equal width (quantities, bins); `num_samples + 1` should be a multiple of it."""
+        """Ranks in each of `bins` bins of equal width (quantities, bins); `bins` must divide `num_samples + 1`."""
         if (self.num_samples + 1) % bins:
             raise ValueError(f"bins: got {bins}, expected a divisor of {self.num_samples + 1}, the number of ranks")
         width = (self.num_samples + 1) // bins
@@ -71,16 +71,14 @@ def simulation_based_calibration(
     x: inputs of every simulated data set.  at: inputs at which the function is looked at; three of `x` if not given.
     method: as for `bnnp.infer`, or a function from data sets to posteriors, as
         `lambda sets: [model.condition(t.x, t.y, num_samples=99) for t in sets]` for the posterior of a trained model.
-    effort: draws of a Markov chain hang together, which piles ranks up at both ends; `Effort(thin=...)` sets them apart.
+    effort: draws of a Markov chain hang together, which piles ranks up at both ends; `Effort(thin=...)` helps.
 
     All data sets are worked on at once. Example:
         found = simulation_based_calibration(model.prior, model.network, x, likelihood=model.likelihood, method="nuts")
         found.p_values(); plots.rank_histograms(found)
     """
     if simulations < 1 or num_samples < 1:
-        raise ValueError(
-            f"simulations and num_samples: got {simulations} and {num_samples}, expected positive numbers"
-        )
+        raise ValueError(f"simulations and num_samples: got {simulations} and {num_samples}, expected positive numbers")
     number = as_integer(seed)
     inputs = as_columns(x, "x", network.sizes[0])
     looked_at = inputs[_spread(len(inputs))] if at is None else as_columns(at, "at", network.sizes[0])

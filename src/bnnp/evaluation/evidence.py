@@ -55,7 +55,9 @@ class Divergence:
     doubt: str = ""
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} ± {self.standard_error:.2f}" + (f"; NOT to be trusted: {self.doubt}" if self.doubt else "")
+        return f"{self.value:.2f} ± {self.standard_error:.2f}" + (
+            f"; NOT to be trusted: {self.doubt}" if self.doubt else ""
+        )
 
 
 def divergence(evidence: LogEvidence, bound: float, bound_error: float) -> Divergence:

@@ -9,6 +9,7 @@ from bnnp.inference.modes import Ensemble, Laplace
 from bnnp.inference.nuts import NUTS
 from bnnp.inference.single_task import SingleTaskBNNP
 from bnnp.inference.swag import SWAG
+from bnnp.inference.target import Target
 
 __all__ = [
     "GIVI",
@@ -27,6 +28,7 @@ __all__ = [
     "Laplace",
     "Method",
     "SingleTaskBNNP",
+    "Target",
     "infer",
     "infer_many",
 ]

@@ -4,8 +4,9 @@ import abc
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
-from arviz_stats.base import array_stats
+from arviz_stats.base.array import array_stats
 
 from bnnp._shapes import Float, Tensor
 from bnnp.inference.base import Diagnostics, Drawn, Effort, Method
@@ -124,15 +125,15 @@ class Sampler(Method):
         weights = target.weights(positions.flatten(1, 2))
         chains = positions.shape[1]
         acceptance = state.accepted / (state.count - state.warmup)
-        followed = replace_points(target, POINTS_LOOKED_AT)
-        values = target.network([w for w in weights], followed.unsqueeze(1)).unflatten(1, (chains, -1))
+        followed = _first_inputs(target, POINTS_LOOKED_AT)
+        values = target.network(weights, followed.unsqueeze(1)).unflatten(1, (chains, -1))
         diagnostics = [
             _diagnose(values[i], acceptance[i], state.chain.log_step[i].exp()) for i in range(positions.shape[0])
         ]
         return Drawn([w[:, :num_samples] for w in weights], diagnostics, chains)
 
 
-def replace_points(target: Target, count: int) -> Float[Tensor, "sets points x"]:
+def _first_inputs(target: Target, count: int) -> Float[Tensor, "sets points x"]:
     """Inputs of the data, the first ones; where a data set has fewer its first one stands in."""
     x, mask = target.data.x[:, :count], target.data.mask[:, :count]
     if x.shape[1] == 0:
@@ -148,9 +149,7 @@ def _diagnose(
     rhat, ess = mixing(values.flatten(2))
     found = []
     if float(acceptance.min()) < ACCEPTANCE_LIMIT:
-        found.append(
-            f"a chain accepts {float(acceptance.min()):.2f} of its proposals: a longer warm-up or smaller steps may help"
-        )
+        found.append(f"a chain accepts {float(acceptance.min()):.2f} of its proposals: smaller steps may help")
     if rhat is None or ess is None:
         found.append(f"{values.shape[1]} draws a chain are too few to tell whether chains have mixed")
     else:
@@ -168,8 +167,8 @@ def mixing(values: Float[Tensor, "chains draws quantities"]) -> tuple[float | No
     array = values.double().cpu().numpy()
     if not array.std((0, 1)).min() > 0:  # chains that never moved
         return math.inf, 1.0
-    rhat = array_stats.rhat(array, chain_axis=0, draw_axis=1)
-    ess = array_stats.ess(array, chain_axis=0, draw_axis=1)
+    rhat = np.asarray(array_stats.rhat(array, chain_axis=0, draw_axis=1))
+    ess = np.asarray(array_stats.ess(array, chain_axis=0, draw_axis=1))
     return float(rhat.max()), float(ess.min())
 
 

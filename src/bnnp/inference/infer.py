@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
 from numpy.typing import ArrayLike
 
 from bnnp._random import Seed, as_integer, child
@@ -23,7 +22,7 @@ from bnnp.network import AnyNetwork
 from bnnp.prediction import WeightSamples
 from bnnp.priors.base import Prior
 from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import Task, TaskBatch, as_columns
+from bnnp.tasks.task import Task
 from bnnp.training.progress import ProgressBar
 
 METHODS: dict[str, Method] = {
@@ -143,10 +142,7 @@ def infer_many(
     if num_samples < 1:
         raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
     number = as_integer(seed)
-    likelihood = (likelihood or Gaussian(0.1)).for_outputs(network.sizes[-1])
-    dtype = prior.standardiser.x_shift.dtype
-    data = _prepared(prior, network, likelihood.to(dtype), data_sets)
-    target = Target(prior, network, likelihood, data, whitened and choice.whitened)
+    target = Target.of(prior, network, data_sets, likelihood or Gaussian(0.1), whitened and choice.whitened)
     steps = choice.num_steps(effort, num_samples)
     state = choice.init(target, effort, num_samples, child(number, _START))
     generator = child(number, _RUN)
@@ -158,7 +154,12 @@ def infer_many(
     _warn(drawn.diagnostics)
     return [
         InferredPosterior(
-            network, likelihood, prior.standardiser, [w[i] for w in drawn.weights], drawn.chains, drawn.diagnostics[i]
+            network,
+            target.likelihood,
+            prior.standardiser,
+            [w[i] for w in drawn.weights],
+            drawn.chains,
+            drawn.diagnostics[i],
         )
         for i in range(target.sets)
     ]
@@ -179,22 +180,3 @@ def _method(method: str | Method) -> Method:
     if method not in METHODS:
         raise ValueError(f"method: got {method!r}, expected one of {', '.join(METHODS)}")
     return METHODS[method]
-
-
-def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_sets: Sequence) -> TaskBatch:
-    """The data sets as a padded batch in the units of the model."""
-    if len(data_sets) == 0:
-        raise ValueError("data_sets: got none, expected at least one pair (x, y)")
-    y_size = likelihood.y_size(network.sizes[-1])
-    tasks = []
-    for data in data_sets:
-        x, y = (data.x, data.y) if isinstance(data, Task) else data
-        inputs, outputs = as_columns(x, "x", network.sizes[0]), as_columns(y, "y", y_size)
-        if len(inputs) != len(outputs):
-            raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
-        likelihood.check(outputs)
-        tasks.append(Task(inputs, outputs))
-    batch = TaskBatch.of(tasks, device=prior.standardiser.x_shift.device)
-    dtype = prior.standardiser.x_shift.dtype
-    y = prior.standardiser.y(batch.y) if likelihood.real_valued else batch.y
-    return TaskBatch(prior.standardiser.x(batch.x).to(dtype), y.to(dtype), batch.mask)

@@ -28,13 +28,18 @@ class Climbing:
     pull: Float[Tensor, "sets members size"] | None = None
 
 
+Start = tuple[Target, Tensor, Tensor | None]
+
+
 class ModeFinder(Method):
     """Draws of the prior climb the log posterior density. A leaf says how many, and what is drawn about the modes."""
 
     whitened = True
 
     @abc.abstractmethod
-    def start(self, target: Target, num_samples: int, generator: torch.Generator) -> tuple[Target, Tensor, Tensor | None]:
+    def start(
+        self, target: Target, num_samples: int, generator: torch.Generator
+    ) -> tuple[Target, Tensor, Tensor | None]:
         """What to climb, from where, and the pull on every member."""
 
     def num_steps(self, effort: Effort, num_samples: int) -> int:
@@ -67,7 +72,9 @@ class Ensemble(ModeFinder):
     members: int = 20
     anchored: bool = False
 
-    def start(self, target: Target, num_samples: int, generator: torch.Generator) -> tuple[Target, Tensor, Tensor | None]:
+    def start(
+        self, target: Target, num_samples: int, generator: torch.Generator
+    ) -> tuple[Target, Tensor, Tensor | None]:
         members = min(self.members, num_samples)
         position = target.draw_prior(members, generator)
         if not self.anchored:
@@ -77,7 +84,9 @@ class Ensemble(ModeFinder):
                 "method: an anchored ensemble needs a Gaussian likelihood and whitened=True, got "
                 f"{type(target.likelihood).__name__} and whitened={target.whitened}"
             )
-        data = TaskBatch(*(part.repeat_interleave(members, 0) for part in (target.data.x, target.data.y, target.data.mask)))
+        data = TaskBatch(
+            *(part.repeat_interleave(members, 0) for part in (target.data.x, target.data.y, target.data.mask))
+        )
         y = data.y + target.likelihood.noise.detach() * normal(data.y.shape, data.y, generator)
         apart = position.reshape(-1, 1, position.shape[-1])
         return replace(target, data=TaskBatch(data.x, y, data.mask)), apart, apart.clone()
@@ -95,16 +104,18 @@ class Laplace(ModeFinder):
 
     last_layer: only the last layer's weights are drawn, the others stay at the mode.
 
-    In coordinates in which the prior is standard normal the precision is `I + A^T A`, with a row of `A` for every output
-    at every point, so that sampling is the library's conjugate update: `O(n^2 size)` for `n` outputs and `n` backward
-    passes for the Jacobian.
+    In coordinates in which the prior is standard normal the precision is `I + A^T A`, with a row of `A` for every
+    output at every point, so that sampling is the library's conjugate update: `O(n^2 size)` for `n` outputs, and
+    `n` backward passes for the Jacobian.
     """
 
     last_layer: bool = False
 
-    def start(self, target: Target, num_samples: int, generator: torch.Generator) -> tuple[Target, Tensor, Tensor | None]:
+    def start(
+        self, target: Target, num_samples: int, generator: torch.Generator
+    ) -> tuple[Target, Tensor, Tensor | None]:
         if not target.whitened:
-            raise ValueError("whitened: got False, expected True for Laplace's approximation, which is the same in both")
+            raise ValueError("whitened: got False, expected True: Laplace's is the same in both")
         return target, target.draw_prior(1, generator), None
 
     def sample(self, target: Target, state: Climbing, num_samples: int, generator: torch.Generator) -> Drawn:
@@ -144,7 +155,9 @@ def _linearised(
         outputs = target.network(target.weights(leaf), target.data.x.unsqueeze(1), target.data.mask.unsqueeze(1))[0, 0]
         rows = [torch.autograd.grad(one, leaf, retain_graph=True)[0].flatten() for one in outputs.flatten()]
     jacobian = torch.stack(rows) if rows else position.new_zeros(0, position.shape[-1])
-    return jacobian.view(*outputs.shape, position.shape[-1]), target.likelihood.curvature_root(outputs.detach()).detach()
+    return jacobian.view(*outputs.shape, position.shape[-1]), target.likelihood.curvature_root(
+        outputs.detach()
+    ).detach()
 
 
 def _traces(state: Climbing, sets: int) -> list[Diagnostics]:

@@ -1,11 +1,11 @@
 """The no-U-turn sampler (Hoffman and Gelman 2014), with draws in proportion to their density along the path
 (Betancourt 2017), for many chains side by side.
 
-A path grows to both sides by doubling until it turns back. Chains that have stopped wait for the others: a move costs as
-many gradients as the longest path among them. Within a doubling, momentum sums at the beginnings of the subtrees that are
-still open are kept, one for each of the doubling's levels, so that memory grows with the depth and not with the length.
-Whether a path turns back is also asked across the seam of its two halves: a doubling may otherwise step over the turn, and
-in a target whose directions all have one scale go round many times.
+A path grows to both sides by doubling until it turns back. Chains that have stopped wait for the others: a move costs
+as many gradients as the longest path among them. Within a doubling, momentum sums at the beginnings of the subtrees
+that are still open are kept, one for each of the doubling's levels, so that memory grows with the depth and not with
+the length. Whether a path turns back is also asked across the seam of its two halves: a doubling may otherwise step
+over the turn, and in a target whose directions all have one scale go round many times.
 """
 
 import math

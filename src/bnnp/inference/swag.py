@@ -71,16 +71,15 @@ class SWAG(Method):
             value, gradient = target.value_and_gradient(position)
             state.climb.along(value[:, 0], [gradient])
             return state
-        if state.rate is None:
-            state = replace(state, rate=self._rate(target, position, generator))
+        rate = self._rate(target, position, generator) if state.rate is None else state.rate
         _, gradient = target.minibatch_value_and_gradient(position, self.batch_size, generator)
-        state.place.data += state.rate * gradient
+        state.place.data += rate * gradient
         if not bool(torch.isfinite(state.place).all()):
             raise ArithmeticError(
                 f"SWAG's path is not finite after {state.steps} plain steps; a smaller learning rate than "
-                f"{float(state.rate.max()):g} may help"  # pyright: ignore
+                f"{float(rate.max()):g} may help"
             )
-        state = replace(state, steps=state.steps + 1)
+        state = replace(state, rate=rate, steps=state.steps + 1)
         return self._counted(state) if state.steps % self.every == 0 else state
 
     @torch.no_grad()

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 import torch
+from numpy.typing import ArrayLike
 
 from bnnp._shapes import Float, Int, Tensor
 from bnnp.gaussian import UnitPrior, log_prior
@@ -16,7 +17,7 @@ from bnnp.inference.gradient import by_autograd, by_backpropagation
 from bnnp.likelihoods import Likelihood
 from bnnp.network import AnyNetwork, Network
 from bnnp.priors.base import Prior
-from bnnp.tasks.task import TaskBatch
+from bnnp.tasks.task import Task, TaskBatch, as_columns
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,18 @@ class Target:
     likelihood: Likelihood
     data: TaskBatch
     whitened: bool = True
+
+    @staticmethod
+    def of(
+        prior: Prior,
+        network: AnyNetwork,
+        data_sets: Sequence[tuple[ArrayLike | Tensor, ArrayLike | Tensor] | Task],
+        likelihood: Likelihood,
+        whitened: bool = True,
+    ) -> "Target":
+        """From data sets `(x, y)` in the user's units."""
+        own = likelihood.for_outputs(network.sizes[-1]).to(prior.standardiser.x_shift.dtype)
+        return Target(prior, network, own, _prepared(prior, network, own, data_sets), whitened)
 
     @property
     def sets(self) -> int:
@@ -119,7 +132,9 @@ class Target:
 
             def density(position: Tensor) -> Tensor:
                 likelihood = self.log_likelihood(position, data).sum(-1)
-                return self.log_prior(position) + (likelihood if power is None else power.to(likelihood)[:, None] * likelihood)
+                return self.log_prior(position) + (
+                    likelihood if power is None else power.to(likelihood)[:, None] * likelihood
+                )
 
             return by_autograd(density, position)
         with torch.no_grad():
@@ -213,3 +228,22 @@ def log_likelihood(
     """Log-density of every point under every sample's weights; 0 where there is no point."""
     outputs = network(weights, batch.x.unsqueeze(1), batch.mask.unsqueeze(1))
     return likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)
+
+
+def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_sets: Sequence) -> TaskBatch:
+    """The data sets as a padded batch in the units of the model."""
+    if len(data_sets) == 0:
+        raise ValueError("data_sets: got none, expected at least one pair (x, y)")
+    y_size = likelihood.y_size(network.sizes[-1])
+    tasks = []
+    for data in data_sets:
+        x, y = (data.x, data.y) if isinstance(data, Task) else data
+        inputs, outputs = as_columns(x, "x", network.sizes[0]), as_columns(y, "y", y_size)
+        if len(inputs) != len(outputs):
+            raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
+        likelihood.check(outputs)
+        tasks.append(Task(inputs, outputs))
+    batch = TaskBatch.of(tasks, device=prior.standardiser.x_shift.device)
+    dtype = prior.standardiser.x_shift.dtype
+    y = prior.standardiser.y(batch.y) if likelihood.real_valued else batch.y
+    return TaskBatch(prior.standardiser.x(batch.x).to(dtype), y.to(dtype), batch.mask)

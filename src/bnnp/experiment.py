@@ -1,0 +1,148 @@
+"""Experiments: many independent runs, each saved as soon as it is done, and a report of all of them.
+
+An experiment is a folder with a `run.py` that has two functions:
+
+    runs(scale) -> dict[str, Run]              what is to be run, by name
+    report(scale, results, folder) -> [Path]   tables and figures from the results, by name
+
+A run is a function of plain arguments that returns what JSON can hold. Runs go through joblib, so that they use all
+cores here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails
+loses only itself.
+"""
+
+import importlib.util
+import json
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import joblib
+import torch
+
+from bnnp.files import write_atomically
+from bnnp.training.progress import ProgressBar
+
+SCALES = ("smoke", "small", "paper")
+FOLDER_VARIABLE = "BNNP_EXPERIMENTS"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A call of `function` with `arguments`, which JSON can hold."""
+
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """results: by name of the run.  failed: names of the runs that raised an error, with its last line."""
+
+    results: dict[str, Any]
+    failed: dict[str, str]
+    files: list[Path]
+
+
+def experiments_folder() -> Path:
+    """Where the experiments are: `BNNP_EXPERIMENTS`, else `experiments` here, else beside the package's source."""
+    given = os.environ.get(FOLDER_VARIABLE)
+    beside = Path(__file__).resolve().parents[2] / "experiments"
+    for folder in [Path(given)] if given else [Path("experiments"), beside]:
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(
+        f"experiments: found no folder {given or 'experiments'}; expected a copy of the project's experiments: go to a "
+        f"clone of the repository, or set {FOLDER_VARIABLE}"
+    )
+
+
+def experiment_names(folder: Path | None = None) -> list[str]:
+    return sorted(path.parent.name for path in (folder or experiments_folder()).glob("*/run.py"))
+
+
+def perform(
+    name: str,
+    scale: str,
+    out: Path | None = None,
+    *,
+    workers: int = 1,
+    backend: str = "loky",
+    only: str = "",
+    progress: bool = False,
+) -> Outcome:
+    """Do the runs of an experiment that are not done yet, and report.
+
+    out: a folder for results; `experiments/NAME/results/SCALE` if not given.  only: runs whose name contains this.
+    """
+    folder = experiments_folder()
+    if name not in experiment_names(folder):
+        raise ValueError(f"experiment: got {name!r}, expected one of {', '.join(experiment_names(folder))}")
+    if scale not in SCALES:
+        raise ValueError(f"scale: got {scale!r}, expected one of {', '.join(SCALES)}")
+    place = folder / name / "results" / scale if out is None else out
+    planned = _module(folder / name).runs(scale)
+    wanted = [key for key, run in planned.items() if only in key and _done(place, key, run) is None]
+    calls = [joblib.delayed(_perform_one)(folder / name, scale, key, place, workers) for key in wanted]
+    with (
+        ProgressBar(len(planned), len(planned) - len(wanted), enabled=progress, label=name) as bar,
+        joblib.parallel_config(backend=backend, n_jobs=workers),
+    ):
+        for _ in joblib.Parallel(return_as="generator_unordered")(calls):
+            bar.advance()
+    results = {key: _done(place, key, run) for key, run in planned.items()}
+    failed = {key: _last_line(_error_file(place, key)) for key in planned if _error_file(place, key).exists()}
+    found = {key: record["result"] for key, record in results.items() if record is not None}
+    files = list(_module(folder / name).report(scale, found, place)) if found else []
+    return Outcome(found, failed, files)
+
+
+def _perform_one(folder: Path, scale: str, key: str, place: Path, workers: int) -> None:
+    """In a process of its own; the experiment is loaded there anew, since functions of a folder cannot be sent."""
+    run = _module(folder).runs(scale)[key]
+    if workers > 1:
+        torch.set_num_threads(1)
+    start = time.perf_counter()
+    _error_file(place, key).unlink(missing_ok=True)
+    try:
+        result = run.function(**run.arguments)
+    except Exception:  # one run's error must not end the others; it is kept, and told at the end
+        write_atomically(_error_file(place, key), traceback.format_exc())
+        return
+    record = {"arguments": dict(run.arguments), "seconds": time.perf_counter() - start, "result": result}
+    write_atomically(_file(place, key), json.dumps(record, indent=1))
+
+
+def _done(place: Path, key: str, run: Run) -> dict | None:
+    """What an earlier run with the same arguments has left."""
+    path = _file(place, key)
+    if not path.exists():
+        return None
+    record = json.loads(path.read_text())
+    return record if record["arguments"] == json.loads(json.dumps(dict(run.arguments))) else None
+
+
+def _file(place: Path, key: str) -> Path:
+    return place / "runs" / f"{key}.json"
+
+
+def _error_file(place: Path, key: str) -> Path:
+    return place / "runs" / f"{key}.error.txt"
+
+
+def _last_line(path: Path) -> str:
+    return path.read_text().strip().splitlines()[-1]
+
+
+def _module(folder: Path) -> ModuleType:
+    """The experiment's `run.py`."""
+    spec = importlib.util.spec_from_file_location(f"bnnp_experiment_{folder.name}", folder / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
