@@ -44,7 +44,7 @@ def runs(scale: str) -> dict[str, Run]:
     choices = SCALES[scale]
     planned = {}
     for noise in choices["noises"]:
-        for method in ("meta", *METHODS):
+        for method in (*METHODS, "meta"):
             planned[f"{method}-{noise:.4g}"] = Run(
                 meta_bound if method == "meta" else bounds,
                 {"noise": noise, "steps": choices["steps"]} | ({} if method == "meta" else {"method": method}),

@@ -51,11 +51,11 @@ class UnitPrior:
 
     def scale(self, v: Float[Tensor, "... units d"]) -> Float[Tensor, "... units d"]:
         """`L v` for each unit."""
-        return _times_each(self.factor, v)
+        return unit_products(self.factor, v)
 
     def scale_transposed(self, g: Float[Tensor, "... units d"]) -> Float[Tensor, "... units d"]:
         """`L^T g` for each unit: gradients by `L v`, as gradients by `v`."""
-        return self.factor * g if self.is_diagonal else _times_each(self.factor.mT, g)
+        return unit_products(self.factor if self.is_diagonal else self.factor.mT, g)
 
     def covariance(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
         return self.factor.square() if self.is_diagonal else self.factor @ self.factor.mT
@@ -204,7 +204,7 @@ def function_space(
     right = _columns(residual, drawn, phi.shape[1])
     solutions, log_determinant, excess_trace = solve_in_function_space(covariance, phi, inverse_noise, right)
     solved, drawn_solved = _from_columns(solutions)
-    centred = start + _times_each(covariance, (drawn_solved * inverse_noise).mT @ phi)
+    centred = start + unit_products(covariance, (drawn_solved * inverse_noise).mT @ phi)
     quadratic = (solved * residual).sum(-2)
     # |L^-1 m|^2 = a^T (M - I) a with a = M^-1 r
     kl = 0.5 * (excess_trace + quadratic - solved.square().sum(-2) + log_determinant)
@@ -228,7 +228,7 @@ def weight_space(
     inverse_noise = seen.inverse_noise.mT
     residual = (seen.y.mT - _project(phi, prior.mean)) * inverse_noise
     shift = phi.mT @ (residual * inverse_noise)
-    start = _times_each(whitener if prior.is_diagonal else whitener.mT, noise.weights).mT
+    start = unit_products(whitener if prior.is_diagonal else whitener.mT, noise.weights).mT
     drawn = start - phi.mT @ (noise.points.mT * inverse_noise)
     square = residual.square().sum(-2)
     if rest is not None:
@@ -240,7 +240,7 @@ def weight_space(
     )
     mean, centred = _from_columns(solutions)
     log_determinant = log_determinant + 2 * prior.log_determinants()
-    kl = 0.5 * (excess_trace + _times_each(whitener, mean.mT).square().sum(-1) + log_determinant)
+    kl = 0.5 * (excess_trace + unit_products(whitener, mean.mT).square().sum(-1) + log_determinant)
     return Update(centred.mT, kl, -0.5 * (square - (shift * mean).sum(-2) + log_determinant), prior.factor)
 
 
@@ -311,7 +311,7 @@ def posterior_moments(
     eye = torch.eye(size, dtype=natural.shift.dtype, device=natural.shift.device)
     whitened = whitened_precision(prior, unpacked(natural.precision))
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(eye + whitened))
-    shift = _times_each(prior.factor if prior.is_diagonal else prior.factor.mT, natural.shift.mT)
+    shift = unit_products(prior.factor if prior.is_diagonal else prior.factor.mT, natural.shift.mT)
     mean = prior.mean + prior.scale((inverse @ shift.unsqueeze(-1)).squeeze(-1))
     factor = torch.diag_embed(prior.factor) if prior.is_diagonal else prior.factor
     return mean, factor @ inverse @ factor.mT
@@ -333,7 +333,7 @@ def _project(
     return phi @ (weights[0, 0] if weights.shape[:2] == (1, 1) else weights).mT
 
 
-def _times_each(
+def unit_products(
     matrix: Float[Tensor, "units d"] | Float[Tensor, "units d d"], v: Float[Tensor, "*batch units d"]
 ) -> Float[Tensor, "*batch units d"]:
     """A matrix a unit, or its diagonal, times a vector a unit."""

@@ -1,6 +1,7 @@
 """Global inducing points (Ober and Aitchison 2021): the BNNP's layerwise posterior, with free parameters for the
 pseudo-observations of a few invented points instead of inference networks."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from bnnp.gaussian import Observations, UpdateNoise, condition
 from bnnp.inference.target import Target, log_likelihood, random_rows, rows_of
 from bnnp.inference.variational import Variational
 from bnnp.likelihoods import Gaussian
+from bnnp.models.amortised import MIN_PSEUDO_NOISE
 from bnnp.network import run
 
 LOG_NOISE_START = -1.0
@@ -34,9 +36,13 @@ class InducingPoints(nn.Module):
 
 @dataclass(frozen=True)
 class GIVI(Variational):
-    """num_inducing: invented points a data set; at most as many as the smallest data set has points."""
+    """num_inducing: invented points a data set; at most as many as the smallest data set has points.
+
+    min_pseudo_noise: lower bound of the noise of their pseudo-observations, as in the BNNP.
+    """
 
     num_inducing: int = 24
+    min_pseudo_noise: float = MIN_PSEUDO_NOISE
 
     def approximation(self, target: Target, generator: torch.Generator) -> InducingPoints:
         """Inputs are some of the data's."""
@@ -70,7 +76,9 @@ class GIVI(Variational):
             with torch.no_grad():
                 prior = target.prior.layer(layer, [])
             units, size = target.prior.unit_shape(layer)
-            seen = Observations(points.y[layer], (-points.log_noise[layer]).exp())
+            least = self.min_pseudo_noise
+            inverse_noise = torch.sigmoid(math.log(least) - points.log_noise[layer]) / least
+            seen = Observations(points.y[layer], inverse_noise)
             shape = (target.sets, samples, units)
             noise = UpdateNoise(
                 normal((*shape, size), features, generator), normal((*shape, features.shape[-2]), features, generator)

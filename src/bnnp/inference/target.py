@@ -3,6 +3,7 @@
 Many data sets and many samples (chains, or draws of an approximation) lie on leading axes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +13,14 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._shapes import Float, Int, Tensor
-from bnnp.gaussian import UnitPrior, log_prior
+from bnnp.gaussian import UnitPrior, log_prior, unit_products
 from bnnp.inference.gradient import by_autograd, by_backpropagation
 from bnnp.likelihoods import Likelihood
 from bnnp.network import AnyNetwork, Network
 from bnnp.priors.base import Prior
 from bnnp.tasks.task import Task, TaskBatch, as_columns
+
+LOG_TWO_PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Target:
             for layer, unit in enumerate(units):
                 earlier.append(self._prior(layer, earlier).whiten(unit))
             units = earlier
-        return torch.cat([unit.flatten(-2) for unit in units], dim=-1)
+        return _joined(units)
 
     def log_prior(self, position: Float[Tensor, "sets samples size"]) -> Float[Tensor, "sets samples"]:
         """Log-density of the prior in the coordinates of the position; up to a constant where they are whitened."""
@@ -158,12 +161,18 @@ class Target:
         )
         value = (self.likelihood.log_prob(outputs, y) * share).sum(-1).view(-1, samples)
         gradients = [slope.view(part.shape) for slope, part in zip(slopes, parts, strict=True)]
-        if not self.whitened:
-            before, pull = by_autograd(self.log_prior, position)
-            return value + before, torch.cat([g.flatten(-2) for g in gradients], dim=-1).add_(pull)
-        gradients = [prior.scale_transposed(g) for prior, g in zip(priors, gradients, strict=True)]
-        gradient = torch.cat([g.flatten(-2) for g in gradients], dim=-1).sub_(position)
-        return value - 0.5 * position.square().sum(-1), gradient
+        if self.whitened:
+            v = position
+            gradients = [prior.scale_transposed(g) for prior, g in zip(priors, gradients, strict=True)]
+            pull = v
+        else:
+            centred = [part - prior.mean for prior, part in zip(priors, parts, strict=True)]
+            white = [unit_products(w, c) for w, c in zip(self._whiteners, centred, strict=True)]
+            v = _joined(white)
+            pull = _joined(
+                [unit_products(w.mT if w.ndim == 3 else w, c) for w, c in zip(self._whiteners, white, strict=True)]
+            )
+        return value - 0.5 * v.square().sum(-1) + self._log_prior_constant, _joined(gradients).sub_(pull)
 
     def _units(self, position: Tensor) -> list[Float[Tensor, "sets samples _units _d"]]:
         shapes = [self.prior.unit_shape(layer) for layer in range(self.network.num_layers)]
@@ -187,12 +196,32 @@ class Target:
         with torch.no_grad():
             return [_slim(self.prior.layer(layer, [])) for layer in range(self.network.num_layers)]
 
+    @cached_property
+    def _whiteners(self) -> list[Tensor]:
+        """`L^-1` of every unit of every layer, as exact as the dtype can hold."""
+        return [prior.to(torch.float64).whitener().to(prior.factor.dtype) for prior in self._priors]
+
+    @cached_property
+    def _log_prior_constant(self) -> Tensor:
+        """What `log_prior` has beside `-|v|^2/2`."""
+        zero = self.data.x.new_zeros(())
+        if self.whitened:
+            return zero
+        return (
+            zero - sum(float(prior.log_determinants().sum()) for prior in self._priors) - 0.5 * self.size * LOG_TWO_PI
+        )
+
 
 def _slim(prior: UnitPrior) -> UnitPrior:
     """The same prior, without the zeros beside the diagonal where there is nothing else, as in a standard one."""
     if prior.is_diagonal or bool(prior.factor.tril(-1).any()):
         return prior
     return UnitPrior(prior.mean, prior.factor.diagonal(dim1=-2, dim2=-1))
+
+
+def _joined(units: Sequence[Float[Tensor, "sets samples _units _d"]]) -> Float[Tensor, "sets samples size"]:
+    """A position from what belongs to the units of every layer."""
+    return torch.cat([part.flatten(-2) for part in units], dim=-1)
 
 
 class Density(Protocol):

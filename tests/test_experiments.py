@@ -1,0 +1,115 @@
+"""Experiments: independent runs that are kept, resumed and reported; each of the paper's at its smallest scale."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bnnp.cli import app
+from bnnp.experiment import FOLDER_VARIABLE, experiment_names, perform
+
+REAL = Path(__file__).parents[1] / "experiments"
+
+TOY = '''
+from pathlib import Path
+from bnnp.experiment import Run
+from bnnp.files import write_atomically
+
+def runs(scale):
+    return {f"run-{i}": Run(square, {"number": i, "log": LOG}) for i in range(3)}
+
+def square(number, log):
+    with open(log, "a") as file:
+        file.write(f"{number}\\n")
+    if Path(log).with_name(f"break-{number}").exists():
+        raise ValueError(f"number {number} is broken")
+    return number**2
+
+def report(scale, results, folder):
+    text = scale + " " + " ".join(str(results[key]) for key in sorted(results))
+    return [write_atomically(folder / "table.md", text)]
+'''
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A folder with one experiment; gives the file in which its runs leave a trace."""
+    log = tmp_path / "log.txt"
+    (tmp_path / "experiments" / "toy").mkdir(parents=True)
+    (tmp_path / "experiments" / "toy" / "run.py").write_text(TOY.replace("LOG", repr(str(log))))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "experiments"))
+    return log
+
+
+def test_runs_are_done_once_and_reported(toy, tmp_path):
+    outcome = perform("toy", "smoke")
+    assert outcome.results == {"run-0": 0, "run-1": 1, "run-2": 4}
+    assert outcome.failed == {}
+    assert outcome.files == [tmp_path / "experiments" / "toy" / "results" / "smoke" / "table.md"]
+    assert outcome.files[0].read_text() == "smoke 0 1 4"
+    perform("toy", "smoke")
+    assert toy.read_text().split() == ["0", "1", "2"]
+
+
+def test_one_that_fails_loses_only_itself_and_is_tried_again(toy, tmp_path):
+    broken = toy.with_name("break-1")
+    broken.touch()
+    outcome = perform("toy", "smoke", tmp_path / "out")
+    assert outcome.results == {"run-0": 0, "run-2": 4}
+    assert outcome.failed == {"run-1": "ValueError: number 1 is broken"}
+    assert outcome.files[0].read_text() == "smoke 0 4"
+    broken.unlink()
+    outcome = perform("toy", "smoke", tmp_path / "out")
+    assert outcome.failed == {}
+    assert outcome.results["run-1"] == 1
+    assert toy.read_text().split() == ["0", "1", "2", "1"]
+
+
+def test_other_arguments_are_another_run(toy, tmp_path):
+    perform("toy", "smoke", tmp_path / "out")
+    path = tmp_path / "out" / "runs" / "run-2.json"
+    record = json.loads(path.read_text())
+    assert record["seconds"] >= 0
+    record["arguments"]["number"] = 7
+    path.write_text(json.dumps(record))
+    assert perform("toy", "smoke", tmp_path / "out").results["run-2"] == 4
+    assert toy.read_text().split() == ["0", "1", "2", "2"]
+
+
+def test_several_at_once_and_only_some(toy, tmp_path):
+    assert perform("toy", "small", tmp_path / "some", only="-1").results == {"run-1": 1}
+    assert perform("toy", "small", tmp_path / "all", workers=2).results == {"run-0": 0, "run-1": 1, "run-2": 4}
+
+
+def test_the_command_line_prints_the_table_and_tells_what_failed(toy, tmp_path):
+    done = CliRunner().invoke(app, ["experiment", "toy", "--scale", "smoke", "--quiet", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0
+    assert "smoke 0 1 4" in done.output
+    toy.with_name("break-0").touch()
+    again = CliRunner().invoke(app, ["experiment", "toy", "--scale", "small", "--quiet", "--out", str(tmp_path / "two")])
+    assert again.exit_code == 1
+    assert "failed: run-0: ValueError: number 0 is broken" in again.output
+
+
+def test_what_is_not_there_is_refused(toy, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="experiment: got 'toys', expected one of toy"):
+        perform("toys", "smoke")
+    with pytest.raises(ValueError, match="scale: got 'huge', expected one of smoke, small, paper"):
+        perform("toy", "huge")
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="go to a clone of the repository"):
+        perform("toy", "smoke")
+
+
+@pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
+@pytest.mark.parametrize("name", experiment_names(REAL))
+def test_every_experiment_runs_at_its_smallest_scale(name, tmp_path, monkeypatch):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(REAL))
+    outcome = perform(name, "smoke", tmp_path)
+    assert outcome.failed == {}
+    assert {path.suffix for path in outcome.files} == {".md", ".png"}
+    assert all(path.stat().st_size > 0 for path in outcome.files)
+    text = (REAL / name / "README.md").read_text()
+    for part in ("Question", "Command", "Result", "Takeaway"):
+        assert part in text, f"{name}/README.md has no part {part}"
