@@ -301,7 +301,7 @@ def test_the_cache_lies_where_the_platform_keeps_caches(monkeypatch, tmp_path, p
 
 def real(split: str, **choices) -> Images:
     """The real images, from BNNP_DATA, or from beside the repository."""
-    home = None if folder._chosen_folder(None) else REAL
+    home = None if folder.chosen_folder() else REAL
     try:
         data_path(DataFile("mnist", "train-images-idx3-ubyte", "", ""), home)
     except FileNotFoundError:
