@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from bnnp._shapes import Bool, Tensor
 from bnnp.tasks.task import Split, Task
 
 
@@ -67,3 +68,29 @@ def random_split(task: Task, size: ContextSize, generator: torch.Generator) -> S
     order = torch.randperm(len(task), generator=generator)
     context = min(size.size(len(task), generator), len(task) - 1)
     return Split(task.take(order[:context]), task.take(order[context:]))
+
+
+def split_outside(
+    task: Task, inside: Bool[Tensor, " points"], share: float, generator: torch.Generator, name: str
+) -> Split:
+    """A random context of a share of all points, none of which lies inside a region. All others are targets.
+
+    name: of the argument that chose the region, for errors.
+    """
+    outside = (~inside).nonzero()[:, 0]
+    if len(outside) == len(task):
+        raise ValueError(f"{name}: got none of the {len(task)} points inside it, expected some to be left out")
+    wanted = round(share * len(task))
+    if not 0 < wanted <= len(outside):
+        raise ValueError(
+            f"{name}: got {len(outside)} of {len(task)} points outside it, expected at least {max(wanted, 1)} for the "
+            "context; choose a smaller one"
+        )
+    is_context = torch.zeros(len(task), dtype=torch.bool)
+    is_context[outside[torch.randperm(len(outside), generator=generator)[:wanted]]] = True
+    return Split(task.take(is_context), task.take(~is_context))
+
+
+def check_split(split: str) -> None:
+    if split not in ("train", "test"):
+        raise ValueError(f"split: got {split!r}, expected 'train' or 'test'")
