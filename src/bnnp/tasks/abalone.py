@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
 from bnnp._random import Seed, as_generator
 from bnnp.tasks.folder import DataFile, data_path, read_decompressed
@@ -33,8 +32,8 @@ def abalone(
 ) -> Collection:
     """The age of abalones, as rings of their shells, from seven measures of size and weight (paper, section 4.4).
 
-    split: "train" for two tasks, males and females; "test" for one, infants, with a fixed context and target. No context
-        point lies in a cube about the mean of the training data, which holds a fifth of the infants.
+    split: "train" for two tasks, males and females; "test" for one, infants, with a fixed context and target. No
+        context point lies in a cube about the mean of the training data, which holds a fifth of the infants.
     cube: half the cube's edge, in standard deviations of each feature;  seed: of the choice of context points.
     folder: the folder that holds `abalone/abalone.data`; else that of BNNP_DATA, else a cache filled by download.
 
@@ -52,7 +51,7 @@ def abalone(
         return collect(training, x_names=FEATURES, y_names=["rings"], units=units)
     infants = tasks["infant"]
     inside = (units.x(infants.x).abs() <= cube).all(dim=1)
-    parts = split_outside(infants, inside, CONTEXT_SHARE, as_generator(seed), "cube")
+    parts = split_outside(infants, inside, round(CONTEXT_SHARE * len(infants)), as_generator(seed), "cube")
     return collect([infants], x_names=FEATURES, y_names=["rings"], units=units, splits=[parts])
 
 

@@ -113,7 +113,8 @@ def read_counts(path: Path) -> Counts:
             return Counts(counts, names[column["codes"][:]].astype(str), int(file["uns/iroot"][()]))
     except (OSError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(
-            f"{path}: expected an h5ad file with a dense X, obs/paul15_clusters and uns/iroot ({error}); get {_COUNTS.url}"
+            f"{path}: expected an h5ad file with a dense X, obs/paul15_clusters and uns/iroot ({error}); "
+            f"get {_COUNTS.url}"
         ) from None
 
 

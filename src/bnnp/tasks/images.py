@@ -101,7 +101,7 @@ class Images(TaskSource):
     def to_image(self, values: ArrayLike | Tensor, side: int | None = None) -> np.ndarray:
         """Values of all pixels (..., points, 1) as images (..., side, side), the top row first.
 
-        side: pixels along each side, where values are not at `coordinates` but at a finer or coarser `pixel_grid(side)`.
+        side: pixels along each side, where values are at another `pixel_grid(side)` than at `coordinates`.
 
         Example: `source.to_image(post.predict(source.coordinates).mean)`
         """
@@ -109,8 +109,8 @@ class Images(TaskSource):
         wanted = self.side if side is None else side
         if array.ndim < 2 or array.shape[-2:] != (wanted**2, 1):
             raise ValueError(
-                f"values: got shape {array.shape}, expected (..., {wanted**2}, 1), one value for each pixel; predict at "
-                "`coordinates`, all of them, or give the side of the grid"
+                f"values: got shape {array.shape}, expected (..., {wanted**2}, 1), one value for each pixel; predict "
+                "at `coordinates`, all of them, or give the side of the grid"
             )
         return array.reshape(*array.shape[:-2], wanted, wanted)
 

@@ -12,6 +12,4 @@ def optional_module(name: str, purpose: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(
-            f"{purpose} needs {name.split('.')[0]} ({error}): pip install 'bnnp[{extra}]'"
-        ) from error
+        raise ImportError(f"{purpose} needs {name.split('.')[0]} ({error}): pip install 'bnnp[{extra}]'") from error

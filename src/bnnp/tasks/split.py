@@ -71,23 +71,20 @@ def random_split(task: Task, size: ContextSize, generator: torch.Generator) -> S
 
 
 def split_outside(
-    task: Task, inside: Bool[Tensor, " points"], share: float, generator: torch.Generator, name: str
+    task: Task, inside: Bool[Tensor, " points"], size: int, generator: torch.Generator, region: str
 ) -> Split:
-    """A random context of a share of all points, none of which lies inside a region. All others are targets.
+    """A random context of `size` points, none of which lies inside a region. All other points are targets.
 
-    name: of the argument that chose the region, for errors.
+    region: the argument that chose the region, for errors.
     """
     outside = (~inside).nonzero()[:, 0]
-    if len(outside) == len(task):
-        raise ValueError(f"{name}: got none of the {len(task)} points inside it, expected some to be left out")
-    wanted = round(share * len(task))
-    if not 0 < wanted <= len(outside):
+    if not 0 < size <= len(outside) or size == len(task):
         raise ValueError(
-            f"{name}: got {len(outside)} of {len(task)} points outside it, expected at least {max(wanted, 1)} for the "
-            "context; choose a smaller one"
+            f"{region}: got {len(outside)} of {len(task)} points outside it, expected at least {max(size, 1)} for the "
+            "context and one more to predict; choose a smaller one"
         )
     is_context = torch.zeros(len(task), dtype=torch.bool)
-    is_context[outside[torch.randperm(len(outside), generator=generator)[:wanted]]] = True
+    is_context[outside[torch.randperm(len(outside), generator=generator)[:size]]] = True
     return Split(task.take(is_context), task.take(~is_context))
 
 
