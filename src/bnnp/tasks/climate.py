@@ -120,8 +120,8 @@ def _files(files: str | Path | Sequence[str | Path] | None, folder: str | Path |
         if not inside or not all(p.is_file() for p in inside):
             raise FileNotFoundError(
                 f"{path}: there are no ERA5 files. With a key of the Climate Data Store, bnnp.tasks.download_era5() "
-                f"gets those of the paper; else get files of 2m_temperature and total_precipitation from {PAGE} and name "
-                f"them by the argument `files`, or put them into the sub-folder era5 of {VARIABLE}"
+                f"gets those of the paper; else get files of 2m_temperature and total_precipitation from {PAGE} and "
+                f"name them by the argument `files`, or put them into the sub-folder era5 of {VARIABLE}"
             )
     if not found:
         raise ValueError("files: got none, expected at least one")
