@@ -9,7 +9,7 @@ import numpy as np
 
 from bnnp._random import Seed, as_generator
 from bnnp.files import write_atomically
-from bnnp.tasks.folder import DataFile, cache_folder, data_path, family_folder, read_decompressed
+from bnnp.tasks.folder import DataFile, cache_path, data_path, family_folder, read_decompressed
 from bnnp.tasks.optional import optional_module
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.split import ContextShare, check_split, random_split
@@ -120,7 +120,7 @@ def read_counts(path: Path) -> Counts:
 
 def _cells(folder: str | Path | None) -> Cells:
     """Saved components where there are any; else they are computed from the counts, and saved in the cache."""
-    cached = cache_folder() / _COUNTS.family / _SAVED
+    cached = cache_path(_COUNTS.family, _SAVED)
     for path in (family_folder(_COUNTS.family, folder) / _SAVED, cached):
         if path.is_file():
             return _saved(path)

@@ -63,6 +63,11 @@ def family_folder(family: str, folder: str | Path | None = None) -> Path:
     return (cache_folder() if chosen is None else chosen) / family
 
 
+def cache_path(family: str, name: str) -> Path:
+    """Where a file that was computed from others is kept, whatever folder the user has named."""
+    return cache_folder() / family / name
+
+
 def chosen_folder(folder: str | Path | None = None) -> Path | None:
     """The folder that the user has named, by an argument or by the variable BNNP_DATA, if any."""
     given = folder if folder is not None else os.environ.get(VARIABLE)
