@@ -120,7 +120,6 @@ def test_from_counts_the_components_are_computed_once_and_kept_in_the_cache(web,
     (made / "paul15.h5ad.gz").write_bytes(gzip.compress(content, mtime=0))
     calls = []
     monkeypatch.setattr(cells, "diffusion_pseudotime", lambda x, root: calls.append(root) or np.arange(40.0))
-    monkeypatch.setattr(cells, "COMPONENTS", 100)
     monkeypatch.setattr(cells, "principal_components", lambda counts: principal_components(counts, 5))
     first, again = (paul15(folder=made.parent) for _ in range(2))
     assert calls == [3]
