@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import bnnp
 from bnnp.tasks import cells, paul15
 from bnnp.tasks.cells import _COUNTS, principal_components, read_counts
 from conftest import real_data
@@ -111,6 +112,14 @@ def test_the_seed_chooses_the_context(tmp_path):
     contexts = [paul15("test", seed=seed, folder=put(tmp_path)).splits[0].context.x for seed in (0, 0, 1)]
     assert torch.equal(contexts[0], contexts[1])
     assert not torch.equal(contexts[0], contexts[2])
+
+
+def test_a_trained_model_has_the_units_of_all_cells_not_of_the_training_clusters(tmp_path):
+    train = paul15(folder=put(tmp_path))
+    model = bnnp.BNNP(3, 1, hidden=(3,))
+    bnnp.fit(model, train, objective=bnnp.objectives.PPAVI(2), steps=1, progress=False)
+    np.testing.assert_allclose(model.standardiser.y_shift, [arrays()["dpt_pseudotime"].mean()], rtol=1e-6)
+    np.testing.assert_allclose(model.standardiser.x_scale, arrays()["X_pca"].std(0, ddof=1), rtol=1e-6)
 
 
 def test_from_counts_the_components_are_computed_once_and_kept_in_the_cache(web, tmp_path, monkeypatch):
