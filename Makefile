@@ -31,7 +31,7 @@ bench: .venv/installed  ## Time a training step and a prediction, beside a plain
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0 -e ".[data,dev]"
+	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0 -e ".[data,grib,dev]"
 	$(BIN)/python -c "import torch; assert torch.__version__.startswith('2.13.0'), torch.__version__"
 	$(BIN)/pyright --version  # fetches what it needs, so that later commands work offline
 	$(BIN)/python -c "from bnnp.kernels import compile_loops; compile_loops()"  # once, so that nobody waits for it later

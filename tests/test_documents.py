@@ -33,7 +33,9 @@ def test_the_readme_example_prints_what_the_readme_says():
     assert len(lines["prior"]) == len(expected["prior"]) == 4
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/own_data.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/own_data.md", "docs/data.md"]
+)
 def test_files_that_documents_name_exist(document):
     text = (ROOT / document).read_text()
     named = re.findall(r"`((?:docs|tests|examples|benchmarks|src)/[\w/.]+|[A-Z]+\.(?:md|cff))`", text)

@@ -1,12 +1,10 @@
 """Images as tasks: what is read from files, where files are looked for, and every bad file."""
 
+import dataclasses
 import gzip
 import hashlib
-import io
 import struct
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +12,11 @@ import pytest
 import torch
 
 import bnnp
-from bnnp.tasks import folder, mnist
+from bnnp.tasks import mnist, pixel_grid
 from bnnp.tasks.folder import DataFile, cache_folder, data_path
 from bnnp.tasks.images import Images, idx_array
+from conftest import real_data
 
-REAL = Path(__file__).parent.parent.parent / "shared" / "data"
 LABELS = np.array([3, 5, 3, 0, 9], dtype=np.uint8)
 
 
@@ -97,6 +95,25 @@ def test_an_image_comes_back_from_predictions_at_all_pixels(home):
     predictive = model.condition(source[0].x[:9], source[0].y[:9], num_samples=4).predict(source.coordinates)
     assert source.to_image(predictive.mean).shape == (14, 14)
     assert source.to_image(predictive.samples)[3, 1, 2] == predictive.samples[3, 16, 0]
+
+
+def test_a_model_of_images_can_be_asked_at_any_resolution(home):
+    source, model = mnist(folder=home), bnnp.BNNP(2, 1, hidden=(3,), likelihood=bnnp.Bernoulli())
+    fine = pixel_grid(100)
+    assert fine.shape == (10_000, 2)
+    assert fine[[0, 99, -1]].tolist() == [[-1.0, 1.0], [1.0, 1.0], [1.0, -1.0]]
+    assert torch.equal(pixel_grid(28), source.coordinates)
+    function = model.prior.functions(1, 0)[0]
+    image = source.to_image(function(fine), side=100)
+    assert image.shape == (100, 100)
+    corners = source.to_image(function(source.coordinates))[[0, 0, -1], [0, -1, -1]]
+    np.testing.assert_allclose(image[[0, 0, -1], [0, -1, -1]], corners, rtol=1e-5)
+
+
+@pytest.mark.parametrize("side", [1, 0, 2.5, "28"])
+def test_grids_of_no_size_are_refused(side):
+    with pytest.raises(ValueError, match="expected a whole number of at least 2"):
+        pixel_grid(side)
 
 
 @pytest.mark.parametrize("shape", [(784, 1), (196,), (196, 2), (14, 14)])
@@ -197,25 +214,6 @@ def test_images_that_do_not_fit_their_labels_are_refused(tmp_path, images):
 # --- where files are looked for --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def web(monkeypatch, tmp_path):
-    """A cache of its own, no BNNP_DATA, and a web of one's making: a mapping from addresses to content."""
-    pages: dict[str, bytes] = {}
-
-    class Reply(io.BytesIO):
-        headers: dict[str, str] = {}  # noqa: RUF012 (never changed)
-
-    def urlopen(url: str, timeout: float) -> Reply:
-        if url not in pages:
-            raise urllib.error.URLError("no route to host")
-        return Reply(pages[url])
-
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-    monkeypatch.setattr(folder, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.delenv("BNNP_DATA", raising=False)
-    return pages
-
-
 def wanted(content: bytes) -> DataFile:
     return DataFile("some", "numbers", "https://example.org/data", hashlib.sha256(content).hexdigest())
 
@@ -255,6 +253,19 @@ def test_a_download_of_something_else_is_not_kept(web, tmp_path, content, messag
     with pytest.raises(ValueError, match=message):
         data_path(file)
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_file_that_is_not_compressed_is_downloaded_as_it_is(web, tmp_path):
+    file = dataclasses.replace(wanted(b"content"), compressed=False)
+    assert file.url == "https://example.org/data/numbers"
+    with pytest.raises(FileNotFoundError, match=r"some/numbers: there is no such file, and the download failed"):
+        data_path(file)
+    web[file.url] = b"other"
+    with pytest.raises(ValueError, match="it is not the file it was"):
+        data_path(file)
+    web[file.url] = b"content"
+    assert data_path(file) == tmp_path / "cache" / "some" / "numbers"
+    assert data_path(file).read_bytes() == b"content"
 
 
 def test_without_a_connection_the_error_says_what_was_looked_for_and_where_to_get_it(web, tmp_path):
@@ -300,13 +311,7 @@ def test_the_cache_lies_where_the_platform_keeps_caches(monkeypatch, tmp_path, p
 
 
 def real(split: str, **choices) -> Images:
-    """The real images, from BNNP_DATA, or from beside the repository."""
-    home = None if folder._chosen_folder(None) else REAL
-    try:
-        data_path(DataFile("mnist", "train-images-idx3-ubyte", "", ""), home)
-    except FileNotFoundError:
-        pytest.skip("MNIST is not there: set BNNP_DATA to a folder that holds mnist/")
-    return mnist(split, folder=home, **choices)
+    return mnist(split, folder=real_data("mnist/train-images-idx3-ubyte.gz"), **choices)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Tasks, collections of them, random splits and training batches."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -135,6 +137,31 @@ def test_from_arrays_refuses_bad_data_sets(data, names, message):
 
 def test_single_points_are_welcome_where_one_asks_for_them():
     assert len(from_arrays([([1], [1])], min_points=1)[0]) == 1
+
+
+@pytest.mark.parametrize(("share", "expected"), [(1.0, 10), (0.3, 3), (0.01, 2)])
+def test_a_draw_may_have_a_share_of_the_points(share, expected):
+    tasks = dataclasses.replace(from_arrays([(np.arange(10.0), np.arange(10.0))]), points_share=share)
+    drawn = tasks.draw(200, generator())
+    assert {len(task) for task in drawn} == {expected}
+    assert all(len(set(task.x[:, 0].tolist())) == expected for task in drawn)
+    counts = np.bincount(torch.cat([task.x[:, 0] for task in drawn]).long().numpy(), minlength=10)
+    # each of 10 points is in 200 draws with probability 1, 0.3 or 0.2; beyond 5 standard deviations: 1e-5
+    assert np.abs(counts - 20 * expected).max() <= 5 * np.sqrt(20 * expected)
+    with pytest.raises(ValueError, match="points_share: got 0"):
+        dataclasses.replace(tasks, points_share=0.0)
+
+
+def test_standardised_tasks_have_mean_0_and_variance_1_and_keep_their_units():
+    tasks = from_arrays([(np.arange(4.0), np.arange(4.0) ** 2), (np.arange(6.0), np.ones(6))], names=["a", "b"])
+    scaled = tasks.standardised()
+    y = torch.cat([task.y for task in scaled.tasks])
+    assert (float(y.mean()), float(y.std())) == pytest.approx((0.0, 1.0))
+    assert scaled.units is not None
+    torch.testing.assert_close(scaled.units.undo_y(scaled[0].y), tasks[0].y)
+    assert (scaled[1].name, scaled.standardise, scaled.standardised()) == ("b", False, scaled)
+    as_they_are = dataclasses.replace(tasks, standardise=False)
+    assert as_they_are.standardised() is as_they_are
 
 
 def test_a_collection_draws_every_task_before_any_twice():

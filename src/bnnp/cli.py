@@ -26,7 +26,7 @@ from bnnp.models import AmortisedModel
 from bnnp.models.bnnp import BNNP
 from bnnp.prediction import WeightSamples
 from bnnp.tasks.source import Collection, TaskSource
-from bnnp.tasks.synthetic import SOURCES
+from bnnp.tasks.sources import SOURCES, TESTS, source_named
 from bnnp.tasks.tables import check_columns, from_table, numeric_columns, read_table
 from bnnp.training.fit import TrainingDiverged
 
@@ -46,16 +46,14 @@ TaskColumn = Annotated[str | None, typer.Option("--task", help="Column that name
 XColumns = Annotated[list[str] | None, typer.Option("--x", help="Input column; repeat for several.")]
 YColumns = Annotated[list[str] | None, typer.Option("--y", help="Output column; repeat for several.")]
 Samples = Annotated[int, typer.Option("--samples", help="Weight samples.")]
-Source = Annotated[
-    str | None, typer.Option("--source", help=f"A synthetic source instead of a table: {', '.join(SOURCES)}.")
-]
+Source = Annotated[str | None, typer.Option("--source", help=f"Known data instead of a table: {', '.join(SOURCES)}.")]
 
 
 def main() -> None:
     """Entry point. Wrong input ends with a message and exit code 2."""
     try:
         app()
-    except (ValueError, FileNotFoundError, OSError, TrainingDiverged) as error:
+    except (ValueError, OSError, ImportError, TrainingDiverged) as error:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", style="bold red", markup=False)
         sys.exit(MISUSE)
 
@@ -257,7 +255,7 @@ def evaluate(
         str | None, typer.Option(help="Column that says context or target; else splits are random.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--source", help=f"Instead of a table: sawtooth-tests, {', '.join(SOURCES)}.")
+        str | None, typer.Option("--source", help=f"Instead of a table: {', '.join([*TESTS, *SOURCES])}.")
     ] = None,
     context_share: Annotated[str, typer.Option(help="Range of the share of points given as context.")] = "0.1,0.5",
     noise: Annotated[float | None, typer.Option(help="Score at this noise instead of the learned one.")] = None,
@@ -272,10 +270,8 @@ def evaluate(
     """
     loaded = bnnp.load(model)
     tasks: TaskSource
-    if source == "sawtooth-tests":
-        tasks = bnnp.tasks.sawtooth_tests()
-    elif source is not None:
-        tasks = _synthetic(source)
+    if source is not None:
+        tasks = source_named(source, {**TESTS, **SOURCES})
     elif table is None or task is None:
         raise ValueError("evaluate: give a table with --task, or --source")
     else:
@@ -429,17 +425,11 @@ def _training_tasks(
             "train: give either a table or --source, as in `bnnp train trial.csv --task subject --x time --y conc`"
         )
     if source is not None:
-        return _synthetic(source)
+        return source_named(source, SOURCES)
     assert table is not None
     if task is None or not x or not y:
         raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
     return from_table(table, task=task, x=x, y=y, missing="drop" if drop else "error")
-
-
-def _synthetic(name: str) -> TaskSource:
-    if name not in SOURCES:
-        raise ValueError(f"source: got {name!r}, expected one of {', '.join(SOURCES)}")
-    return SOURCES[name]()
 
 
 def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:

@@ -1,12 +1,18 @@
-"""Data sets that belong together: a user's own, and the paper's synthetic processes."""
+"""Data sets that belong together: a user's own, the paper's synthetic processes, and the paper's real data."""
 
+from bnnp.tasks.abalone import abalone
+from bnnp.tasks.cds import download_era5
+from bnnp.tasks.cells import paul15
 from bnnp.tasks.chunks import ParquetPieces, from_parquet
+from bnnp.tasks.climate import era5
+from bnnp.tasks.ecg import ecg
 from bnnp.tasks.exact import ExactPredictive
-from bnnp.tasks.images import mnist
+from bnnp.tasks.images import mnist, pixel_grid
 from bnnp.tasks.paper_tests import posterior_quality_test, sawtooth_tests
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
+from bnnp.tasks.sources import SOURCES
 from bnnp.tasks.split import random_split
-from bnnp.tasks.synthetic import SOURCES, bnn, gp, heaviside, sawtooth
+from bnnp.tasks.synthetic import bnn, gp, heaviside, sawtooth
 from bnnp.tasks.tables import from_table
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
 
@@ -20,13 +26,19 @@ __all__ = [
     "Task",
     "TaskBatch",
     "TaskSource",
+    "abalone",
     "bnn",
+    "download_era5",
+    "ecg",
+    "era5",
     "from_arrays",
     "from_parquet",
     "from_table",
     "gp",
     "heaviside",
     "mnist",
+    "paul15",
+    "pixel_grid",
     "posterior_quality_test",
     "random_split",
     "sawtooth",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bnnp._shapes import Tensor
+from bnnp.tasks.optional import optional_module
 
 Pair = tuple[Any, Any]
 Pieces = Iterable[Pair] | Callable[[], Iterable[Pair]]
@@ -85,9 +86,5 @@ def pieces_of(context: Pieces) -> Callable[[], Iterator[Pair]]:
     return lambda: iter(context)
 
 
-def _parquet():
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise ImportError("reading Parquet needs pyarrow: pip install 'bnnp[data]'") from None
-    return parquet
+def _parquet() -> Any:
+    return optional_module("pyarrow.parquet", "reading Parquet", "data")

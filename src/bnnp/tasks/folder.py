@@ -21,20 +21,26 @@ _BLOCK, _PATIENCE = 2**16, 30
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that can be downloaded, compressed by gzip.
+    """A file that can be downloaded.
 
     family: the sub-folder it lies in;  name: as it is called when not compressed, that is without ".gz".
-    address: of the folder on the web that holds `name + ".gz"`;  sha256: of the content when not compressed.
+    address: of the folder on the web that holds it;  sha256: of the content when not compressed.
+    compressed: whether it is compressed by gzip on the web, where its name then ends in ".gz".
     """
 
     family: str
     name: str
     address: str
     sha256: str
+    compressed: bool = True
+
+    @property
+    def name_on_web(self) -> str:
+        return f"{self.name}.gz" if self.compressed else self.name
 
     @property
     def url(self) -> str:
-        return f"{self.address}/{self.name}.gz"
+        return f"{self.address}/{self.name_on_web}"
 
 
 def data_path(file: DataFile, folder: str | Path | None = None) -> Path:
@@ -42,15 +48,30 @@ def data_path(file: DataFile, folder: str | Path | None = None) -> Path:
 
     Only the cache is ever written to: a file that is not there is downloaded.
     """
-    chosen = _chosen_folder(folder)
-    home = (cache_folder() if chosen is None else chosen) / file.family
-    compressed = home / f"{file.name}.gz"
-    for path in (compressed, home / file.name):
+    home = family_folder(file.family, folder)
+    for path in (home / f"{file.name}.gz", home / file.name):
         if path.is_file():
             return path
-    if chosen is not None:
-        raise FileNotFoundError(_not_there(file, compressed, "there is no such file"))
-    return _downloaded(file, compressed)
+    if chosen_folder(folder) is not None:
+        raise FileNotFoundError(_not_there(file, home / file.name_on_web, "there is no such file"))
+    return _downloaded(file, home / file.name_on_web)
+
+
+def family_folder(family: str, folder: str | Path | None = None) -> Path:
+    """The sub-folder of a family of data, in the folder of the user's or in the cache. It need not exist."""
+    chosen = chosen_folder(folder)
+    return (cache_folder() if chosen is None else chosen) / family
+
+
+def cache_path(family: str, name: str) -> Path:
+    """Where a file that was computed from others is kept, whatever folder the user has named."""
+    return cache_folder() / family / name
+
+
+def chosen_folder(folder: str | Path | None = None) -> Path | None:
+    """The folder that the user has named, by an argument or by the variable BNNP_DATA, if any."""
+    given = folder if folder is not None else os.environ.get(VARIABLE)
+    return Path(given).expanduser() if given else None  # an empty variable is as good as none
 
 
 def read_decompressed(path: Path) -> bytes:
@@ -68,11 +89,6 @@ def cache_folder() -> Path:
     else:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "bnnp"
-
-
-def _chosen_folder(folder: str | Path | None) -> Path | None:
-    given = folder if folder is not None else os.environ.get(VARIABLE)
-    return Path(given).expanduser() if given else None  # an empty variable is as good as none
 
 
 def _decompressed(data: bytes, origin: Path | str) -> bytes:
@@ -93,7 +109,8 @@ def _downloaded(file: DataFile, path: Path) -> Path:
         raise FileNotFoundError(
             _not_there(file, path, f"there is no such file, and the download failed ({error})")
         ) from error
-    found = hashlib.sha256(_decompressed(data, file.url)).hexdigest()
+    content = _decompressed(data, file.url) if file.compressed else data
+    found = hashlib.sha256(content).hexdigest()
     if found != file.sha256:
         raise ValueError(
             f"{file.url}: got content with sha256 {found}, expected {file.sha256}; it is not the file it was, so get "
@@ -116,5 +133,5 @@ def _fetch(url: str, label: str) -> bytes:
 def _not_there(file: DataFile, path: Path, reason: str) -> str:
     return (
         f"{path}: {reason}. Get {file.url} and put it there, or name another folder that holds "
-        f"{file.family}/{file.name}.gz, by the argument `folder` or the environment variable {VARIABLE}"
+        f"{file.family}/{file.name_on_web}, by the argument `folder` or the environment variable {VARIABLE}"
     )

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from bnnp._shapes import Float, Tensor
 from bnnp.tasks.folder import DataFile, data_path, read_decompressed
 from bnnp.tasks.source import TaskSource
+from bnnp.tasks.split import check_split
 from bnnp.tasks.task import Task
 
 MNIST_SIDE = 28
@@ -95,29 +96,43 @@ class Images(TaskSource):
     @cached_property
     def coordinates(self) -> Float[Tensor, "points 2"]:
         """Inputs of every task: those of all pixels, row by row."""
-        axis = torch.linspace(-1, 1, self.side, dtype=torch.float64)
-        vertical, horizontal = torch.meshgrid(-axis, axis, indexing="ij")
-        return torch.stack([horizontal.flatten(), vertical.flatten()], dim=1)
+        return pixel_grid(self.side)
 
-    def to_image(self, values: ArrayLike | Tensor) -> np.ndarray:
+    def to_image(self, values: ArrayLike | Tensor, side: int | None = None) -> np.ndarray:
         """Values of all pixels (..., points, 1) as images (..., side, side), the top row first.
+
+        side: pixels along each side, where values are at another `pixel_grid(side)` than at `coordinates`.
 
         Example: `source.to_image(post.predict(source.coordinates).mean)`
         """
         array = np.asarray(values)
-        points = self.side**2
-        if array.ndim < 2 or array.shape[-2:] != (points, 1):
+        wanted = self.side if side is None else side
+        if array.ndim < 2 or array.shape[-2:] != (wanted**2, 1):
             raise ValueError(
-                f"values: got shape {array.shape}, expected (..., {points}, 1), one value for each pixel; predict at "
-                "`coordinates`, all of them"
+                f"values: got shape {array.shape}, expected (..., {wanted**2}, 1), one value for each pixel; predict "
+                "at `coordinates`, all of them, or give the side of the grid"
             )
-        return array.reshape(*array.shape[:-2], self.side, self.side)
+        return array.reshape(*array.shape[:-2], wanted, wanted)
 
     def _values(self, image: np.ndarray) -> Float[Tensor, "points 1"]:
         block = image.shape[0] // self.side
         means = image.reshape(self.side, block, self.side, block).mean((1, 3)) / 255
         values = means > 0.5 if self.binary else means
         return torch.from_numpy(values.reshape(-1, 1).astype(np.float64))
+
+
+def pixel_grid(side: int) -> Float[Tensor, "points 2"]:
+    """Coordinates of the pixels of an image of `side` x `side`, row by row from the top left, in [-1, 1]^2.
+
+    A model of images is a function of these, so that it can be asked at any resolution.
+
+    Example: `source.to_image(model.prior.functions(1)[0](bnnp.tasks.pixel_grid(100)), side=100)`
+    """
+    if not isinstance(side, int | np.integer) or side < 2:
+        raise ValueError(f"side: got {side!r}, expected a whole number of at least 2, as in 100")
+    axis = torch.linspace(-1, 1, int(side), dtype=torch.float64)
+    vertical, horizontal = torch.meshgrid(-axis, axis, indexing="ij")
+    return torch.stack([horizontal.flatten(), vertical.flatten()], dim=1)
 
 
 def mnist(
@@ -143,8 +158,7 @@ def mnist(
     Example:
         source = bnnp.tasks.mnist("train", side=14, binary=True)
     """
-    if split not in _FILES:
-        raise ValueError(f"split: got {split!r}, expected {' or '.join(map(repr, _FILES))}")
+    check_split(split)
     _check_side(side)
     chosen = _checked_digits(digits)
     of_images, of_labels = (data_path(file, folder) for file in _FILES[split])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from bnnp._shapes import Bool, Tensor
 from bnnp.tasks.task import Split, Task
 
 
@@ -67,3 +68,26 @@ def random_split(task: Task, size: ContextSize, generator: torch.Generator) -> S
     order = torch.randperm(len(task), generator=generator)
     context = min(size.size(len(task), generator), len(task) - 1)
     return Split(task.take(order[:context]), task.take(order[context:]))
+
+
+def split_outside(
+    task: Task, inside: Bool[Tensor, " points"], size: int, generator: torch.Generator, region: str
+) -> Split:
+    """A random context of `size` points, none of which lies inside a region. All other points are targets.
+
+    region: the argument that chose the region, for errors.
+    """
+    outside = (~inside).nonzero()[:, 0]
+    if not 0 < size <= len(outside) or size == len(task):
+        raise ValueError(
+            f"{region}: got {len(outside)} of {len(task)} points outside it, expected at least {max(size, 1)} for the "
+            "context and one more to predict; choose a smaller one"
+        )
+    is_context = torch.zeros(len(task), dtype=torch.bool)
+    is_context[outside[torch.randperm(len(outside), generator=generator)[:size]]] = True
+    return Split(task.take(is_context), task.take(~is_context))
+
+
+def check_split(split: str) -> None:
+    if split not in ("train", "test"):
+        raise ValueError(f"split: got {split!r}, expected 'train' or 'test'")

@@ -41,6 +41,21 @@ class Standardiser(nn.Module):
             self.y_shift.copy_(y.mean(0))
             self.y_scale.copy_(y.std(0))
 
+    @staticmethod
+    def of(tasks: Sequence[Task], names: Sequence[str] = ()) -> "Standardiser":
+        """That of some tasks, in float64."""
+        units = Standardiser(tasks[0].x.shape[1], tasks[0].y.shape[1]).double()
+        units.fit(tasks, include_y=True, names=names)
+        return units
+
+    def take(self, units: "Standardiser", *, include_y: bool) -> None:
+        """Take over the shifts and scales of another one."""
+        self.x_shift.copy_(units.x_shift)
+        self.x_scale.copy_(units.x_scale)
+        if include_y:
+            self.y_shift.copy_(units.y_shift)
+            self.y_scale.copy_(units.y_scale)
+
     def is_identity(self) -> bool:
         shifts = bool(self.x_shift.any()) or bool(self.y_shift.any())
         return not shifts and bool((self.x_scale == 1).all()) and bool((self.y_scale == 1).all())
@@ -50,6 +65,9 @@ class Standardiser(nn.Module):
 
     def y(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch y"]:
         return (y - self.y_shift) / self.y_scale
+
+    def task(self, task: Task) -> Task:
+        return Task(self.x(task.x), self.y(task.y), task.name)
 
     def undo_y(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch y"]:
         """In float64, so that a small variation about a large mean is not lost."""

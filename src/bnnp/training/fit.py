@@ -306,8 +306,11 @@ def _prepare(model: AmortisedModel, source: TaskSource, prior_start: str, seed: 
     if isinstance(source, Collection):
         model.columns = {"x": list(source.x_names), "y": list(source.y_names)}
         if source.standardise and model.standardiser.is_identity():
-            names = [*source.x_names, *source.y_names]
-            model.standardiser.fit(source.tasks, include_y=model.likelihood.real_valued, names=names)
+            names, include_y = [*source.x_names, *source.y_names], model.likelihood.real_valued
+            if source.units is not None:
+                model.standardiser.take(source.units, include_y=include_y)
+            else:
+                model.standardiser.fit(source.tasks, include_y=include_y, names=names)
     if prior_start == "spread" and model.prior.is_standard() and not model.network.mixes_points:
         drawn = source.draw(64, generator)
         x = model.standardiser.x(torch.cat([task.x for task in drawn]).to(model.device)).to(model.dtype)
@@ -323,7 +326,9 @@ def _described(choice: Any) -> str:
         digest = hashlib.sha256()
         for task in choice.tasks:
             digest.update(task.x.numpy().tobytes() + task.y.numpy().tobytes())
-        return f"{len(choice)} tasks of {', '.join((*choice.x_names, *choice.y_names))}: {digest.hexdigest()[:16]}"
+        points = "" if choice.points_share == 1 else f", {choice.points_share:g} of the points"
+        names = ", ".join((*choice.x_names, *choice.y_names))
+        return f"{len(choice)} tasks of {names}{points}: {digest.hexdigest()[:16]}"
     if isinstance(choice, torch.optim.Optimizer):
         groups = [
             {k: v for k, v in group.items() if k not in ("params", "lr") and v is not None}
