@@ -1,8 +1,8 @@
 """How long the paper's inference takes for its 16 sawtooth data sets at once (section 4.3): network 1 - 48 - 48 - 1.
 
-    python benchmarks/inference_speed.py hmc     # 5,000 proposals of 100 leapfrog steps, in the weights themselves
-    python benchmarks/inference_speed.py mfvi    # 75,000 steps, 8 samples each
-    python benchmarks/inference_speed.py gradient   # one gradient of all 16, beside autograd's
+python benchmarks/inference_speed.py hmc     # 5,000 proposals of 100 leapfrog steps, in the weights themselves
+python benchmarks/inference_speed.py mfvi    # 75,000 steps, 8 samples each
+python benchmarks/inference_speed.py gradient   # one gradient of all 16, beside autograd's
 """
 
 import argparse

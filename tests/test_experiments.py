@@ -11,7 +11,7 @@ from bnnp.experiment import FOLDER_VARIABLE, experiment_names, perform
 
 REAL = Path(__file__).parents[1] / "experiments"
 
-TOY = '''
+TOY = """
 from pathlib import Path
 from bnnp.experiment import Run
 from bnnp.files import write_atomically
@@ -29,7 +29,7 @@ def square(number, log):
 def report(scale, results, folder):
     text = scale + " " + " ".join(str(results[key]) for key in sorted(results))
     return [write_atomically(folder / "table.md", text)]
-'''
+"""
 
 
 @pytest.fixture
@@ -87,7 +87,9 @@ def test_the_command_line_prints_the_table_and_tells_what_failed(toy, tmp_path):
     assert done.exit_code == 0
     assert "smoke 0 1 4" in done.output
     toy.with_name("break-0").touch()
-    again = CliRunner().invoke(app, ["experiment", "toy", "--scale", "small", "--quiet", "--out", str(tmp_path / "two")])
+    again = CliRunner().invoke(
+        app, ["experiment", "toy", "--scale", "small", "--quiet", "--out", str(tmp_path / "two")]
+    )
     assert again.exit_code == 1
     assert "failed: run-0: ValueError: number 0 is broken" in again.output
 
