@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from bnnp._random import normal
+from bnnp._random import normal, starting_from
 from bnnp._shapes import Bool, Float, Tensor
 from bnnp.network import Network
 
@@ -51,8 +51,7 @@ class SetEncoder(nn.Module):
             raise ValueError(
                 f"inference_hidden: got {tuple(hidden)}, expected equal sizes that {heads} heads of attention divide"
             )
-        with torch.random.fork_rng(devices=[]):  # torch's modules start from the global seed, which is not ours to use
-            torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        with starting_from(generator):
             self.inputs = nn.Linear(in_size, width)
             block = nn.TransformerEncoderLayer(
                 width, heads, 2 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
