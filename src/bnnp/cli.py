@@ -424,9 +424,8 @@ def _synthetic(name: str) -> TaskSource:
 
 def _with_prior(model: Any, verb: str) -> Any:
     if model.weight_prior is None:
-        raise ValueError(
-            f"{verb}: a {type(model).__name__} has no prior over weights; give a BNNP, or use `bnnp predict`"
-        )
+        name = type(model).__name__
+        raise ValueError(f"{verb}: {name} models have no prior over weights; give a BNNP, or use `bnnp predict`")
     return model
 
 

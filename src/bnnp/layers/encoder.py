@@ -8,7 +8,7 @@ from torch import nn
 
 from bnnp._random import normal, starting_from
 from bnnp._shapes import Bool, Float, Tensor
-from bnnp.network import Network
+from bnnp.network import Network, run
 
 
 class PointEncoder(nn.Module):
@@ -32,6 +32,12 @@ class PointEncoder(nn.Module):
         self, inputs: Float[Tensor, "*batch points features"], mask: Bool[Tensor, "tasks points"] | None = None
     ) -> Float[Tensor, "*batch points out"]:
         return self.network(list(self.weights), inputs)
+
+    def from_first_layer(self, outputs: Float[Tensor, "*batch points d"]) -> Float[Tensor, "*batch points out"]:
+        """The rest of the network, given the outputs of its first layer: a sum whose terms may share axes."""
+        weights = list(self.weights)
+        program = self.network.program(outputs[..., :0])
+        return run(program, lambda layer, features: features @ weights[layer] if layer else outputs)
 
     @torch.no_grad()
     def set_output_bias(self, columns: slice, value: float) -> None:

@@ -12,6 +12,7 @@ from bnnp._random import as_generator
 from bnnp._shapes import Float, Tensor
 from bnnp.layers import PointEncoder
 from bnnp.likelihoods import Likelihood
+from bnnp.network import with_bias
 from bnnp.neural_processes.aggregate import DiagonalGaussian
 from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.path import Codes, DeterministicPath
@@ -100,9 +101,9 @@ class LatentProcess(NeuralProcess):
         features = x
         if self.path is not None and latent.codes is not None:
             features = torch.cat([x, self.path(latent.codes, x)], dim=-1)
-        samples, points = latent.z.shape[1], x.shape[1]
-        z = latent.z.unsqueeze(2).expand(-1, -1, points, -1)
-        return self.decoder(torch.cat([z, features.unsqueeze(1).expand(-1, samples, -1, -1)], dim=-1))
+        first, size = self.decoder.weights[0], latent.z.shape[-1]
+        of_samples, of_points = latent.z @ first[:size], with_bias(features) @ first[size:]  # each computed once
+        return self.decoder.from_first_layer(of_samples.unsqueeze(2) + of_points.unsqueeze(1))
 
     def numbers_a_point(self, context: int) -> int:
         return max(self.decoder.network.sizes) + (self.heads * (context + 1) if self.heads else 0)
