@@ -35,8 +35,8 @@ class Represented:
 class ConditionalProcess(NeuralProcess):
     """A representation of the context, and predictions of single targets from it.
 
-    autoregressive: whether `condition` draws functions point by point, see `AutoregressivePosterior`. Training is the
-        same; so is everything that is saved.
+    autoregressive: whether `condition` draws functions point by point, see `AutoregressivePosterior`. Training is
+        the same.
     """
 
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood | None, autoregressive: bool):
