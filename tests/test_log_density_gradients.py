@@ -99,3 +99,20 @@ def test_slope_and_curvature_of_every_likelihood(name):
             lambda one, at=point: likelihood.log_prob(one.unsqueeze(0), y[at : at + 1]).sum(), f[point]
         )
         torch.testing.assert_close(root[point].mT @ root[point], -hessian)
+
+
+def test_slope_and_curvature_where_the_network_predicts_the_noise():
+    """The curvature is the variance of the slope, as for every likelihood; here it is found by drawing."""
+    likelihood = bnnp.HeteroscedasticGaussian(0.4)
+    f = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=FLOAT64)
+    y = torch.randn(3, 2, generator=torch.Generator().manual_seed(1), dtype=FLOAT64)
+    _, slope = by_autograd(lambda outputs: likelihood.log_prob(outputs, y), f)
+    torch.testing.assert_close(likelihood.slope(f, y), slope)
+    many = f.expand(40_000, 3, 4)
+    drawn = likelihood.slope(many, likelihood.sample(many, torch.Generator().manual_seed(2)))
+    root = likelihood.curvature_root(f)
+    for point in range(3):
+        expected = root[point].mT @ root[point]
+        scale = expected.diagonal().sqrt()
+        error = (torch.cov(drawn[:, point].mT) - expected) / (scale[:, None] * scale)
+        assert float(error.abs().max()) < 0.15  # the fourth moment of the slope by the noise is large
