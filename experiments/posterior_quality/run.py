@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
-from torch import nn
 
 import bnnp
 from bnnp.evaluation import evidence
@@ -97,7 +96,7 @@ def meta_bound(noise: float, steps: int) -> list[dict]:
     target = Target.of(model.prior, model.network, [task], model.likelihood)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        parts = [SingleTaskBNNP().bound(target, nn.ModuleList([model]), 500, generator) for _ in range(20)]
+        parts = [SingleTaskBNNP().bound(target, model, 500, generator) for _ in range(20)]
     found = torch.cat(parts, dim=1).double()[0]
     return [{"bound": float(found.mean()), "error": float(found.std() / math.sqrt(len(found)))}]
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from bnnp._random import as_integer
 from bnnp._shapes import Float, Tensor
-from bnnp.inference.target import Target, one_set
+from bnnp.inference.target import Target
 from bnnp.inference.variational import Variational
 from bnnp.models.bnnp import BNNP
 from bnnp.network import Network
@@ -23,31 +23,30 @@ class SingleTaskBNNP(Variational):
 
     inference_hidden: tuple[int, ...] | None = None
 
-    def approximation(self, target: Target, generator: torch.Generator) -> nn.ModuleList:
+    def approximation(self, target: Target, generator: torch.Generator) -> BNNP:
+        """One model, whose inference networks have weights of their own for every data set, on a leading axis."""
         if not isinstance(target.network, Network):
             raise ValueError(f"method: bnnp needs a plain network, got {type(target.network).__name__}")
-        return nn.ModuleList(self._model(target, as_integer(generator)) for _ in range(target.sets))
+        models = [self._model(target, as_integer(generator)) for _ in range(target.sets)]
+        for layer, own in enumerate(models[0].layers):
+            encoders = [model.layers[layer].encoder for model in models]
+            own.encoder.weights = nn.ParameterList(
+                nn.Parameter(torch.stack(weights).unsqueeze(1).detach())
+                for weights in zip(*(encoder.weights for encoder in encoders), strict=True)
+            )
+        return models[0]
 
     def bound(
-        self, target: Target, models: nn.ModuleList, samples: int, generator: torch.Generator
+        self, target: Target, model: BNNP, samples: int, generator: torch.Generator
     ) -> Float[Tensor, "sets samples"]:
-        rows = []
-        for i, model in enumerate(models):
-            assert isinstance(model, BNNP)
-            data = one_set(target.data, i)
-            inferred = model.infer(data, samples, generator)
-            kl = torch.stack([kl.expand(1, samples) for kl in inferred.kl]).sum(0)
-            rows.append(model.context_log_likelihood(inferred, data).sum(-1) - kl)
-        return torch.cat(rows)
+        inferred = model.infer(target.data, samples, generator)
+        kl = torch.stack([kl.expand(-1, samples) for kl in inferred.kl]).sum(0)
+        return model.context_log_likelihood(inferred, target.data).sum(-1) - kl
 
     def draw(
-        self, target: Target, models: nn.ModuleList, samples: int, generator: torch.Generator
+        self, target: Target, model: BNNP, samples: int, generator: torch.Generator
     ) -> list[Float[Tensor, "sets samples _d _out"]]:
-        found = []
-        for i, model in enumerate(models):
-            assert isinstance(model, BNNP)
-            found.append(model.infer(one_set(target.data, i), samples, generator).weights)
-        return [torch.cat(layer) for layer in zip(*found, strict=True)]
+        return model.infer(target.data, samples, generator).weights
 
     def _model(self, target: Target, seed: int) -> BNNP:
         (name,) = [name for name, kind in PRIORS.items() if type(target.prior) is kind]
