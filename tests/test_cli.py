@@ -10,6 +10,8 @@ import pytest
 import bnnp
 import bnnp.training.progress
 from bnnp import cli
+from bnnp.inference import METHODS
+from bnnp.inference.chains import Sampler
 
 
 def run(monkeypatch, capsys, *words) -> tuple[int, str, str]:
@@ -91,17 +93,22 @@ def test_predict_keeps_several_data_sets_apart(bnnp_command, trained, tmp_path):
         assert table.loc[who, "level_mean"] == pytest.approx(expected)
 
 
-def test_infer_predicts_under_the_models_prior_by_another_method(bnnp_command, trained, tmp_path):
+@pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
+def test_infer_predicts_under_the_models_prior_by_every_method(bnnp_command, trained, tmp_path):
     known = pd.DataFrame({"who": ["a", "b", "b"], "hour": [1.0, 1.0, 20.0], "level": [650.0, 510.0, 500.0]})
     known.to_csv(tmp_path / "known.csv", index=False)
     wanted = pd.DataFrame({"who": ["b", "a"], "hour": [2.0, 2.0]})
     wanted.to_csv(tmp_path / "wanted.csv", index=False)
     words = ["--context", tmp_path / "known.csv", "--targets", tmp_path / "wanted.csv", "--out", tmp_path / "p.csv"]
     effort = ["--samples", 8, "--warmup", 3, "--chains", 2, "--steps", 8, "--quiet"]
-    for method in ("hmc", "mfvi"):
+    for method in METHODS:
         code, _, err = bnnp_command("infer", trained, *words, "--task", "who", "--method", method, *effort)
         assert code == 0, err
         table = pd.read_csv(tmp_path / "p.csv").set_index("who")
+        assert np.isfinite(table["level_mean"]).all()
+        assert ("warning: 2 of 2 data sets" in err) == isinstance(METHODS[method], Sampler)
+        if method not in ("hmc", "ensemble"):
+            continue
         model = bnnp.load(trained)
         posts = bnnp.inference.infer_many(
             model.prior,
@@ -114,6 +121,9 @@ def test_infer_predicts_under_the_models_prior_by_another_method(bnnp_command, t
         )
         for who, post in zip(("b", "a"), posts, strict=True):
             assert table.loc[who, "level_mean"] == pytest.approx(post.predict([[2.0]]).mean.item())
+    code, _, err = bnnp_command("infer", trained, *words[:2], *words[4:], "--method", "laplace", *effort)
+    assert code == 0, err
+    assert list(pd.read_csv(tmp_path / "p.csv")["hour"]) == [1.0, 1.0, 20.0]
     code, _, err = bnnp_command("infer", trained, *words, "--method", "gibbs")
     assert code == 2
     assert "method: got 'gibbs', expected one of" in err

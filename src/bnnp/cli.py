@@ -21,7 +21,7 @@ from bnnp import plots
 from bnnp.evaluation.scores import Posterior
 from bnnp.experiment import SCALES, perform
 from bnnp.files import write_atomically
-from bnnp.inference import METHODS, Effort, infer_many
+from bnnp.inference import METHODS, Effort, InferenceWarning, infer_many
 from bnnp.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from bnnp.models import MetaLearner
 from bnnp.models.bnnp import BNNP
@@ -182,7 +182,9 @@ def predict(
 def infer(
     model: Annotated[str, typer.Argument(help="Whose prior to use: a model file, a folder of `bnnp train`, zoo:NAME.")],
     context: Annotated[Path, typer.Option(help="Known points of the new data set, CSV or Parquet.")],
-    targets: Annotated[Path, typer.Option(help="Inputs to predict at, CSV or Parquet.")],
+    targets: Annotated[
+        Path | None, typer.Option(help="Inputs to predict at, CSV or Parquet; the context's own where not given.")
+    ] = None,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "hmc",
     out: Out = Path("predictions.csv"),
     task: TaskColumn = None,
@@ -195,11 +197,14 @@ def infer(
 ) -> None:
     """Predict new points under a model's prior, by another inference than the model's own. All data sets run at once.
 
+    What speaks against the result, as chains that have not mixed, is told on standard error.
+
     Example: bnnp infer model --context known.csv --targets wanted.csv --method hmc --out predictions.csv
     """
     loaded = _with_prior(bnnp.load(model), "infer")
-    wanted, questions = _questions(loaded, context, targets, task)
+    wanted, questions = _questions(loaded, context, targets or context, task)
     with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InferenceWarning)
         posteriors = infer_many(
             loaded.prior,
             loaded.network,
