@@ -194,6 +194,8 @@ def test_mixing_tells_chains_that_agree_from_those_that_do_not():
     assert mixing(walk)[0] > 1.2  # pyright: ignore
     assert mixing(torch.zeros(4, 250, 3)) == (math.inf, 1.0)
     assert mixing(noise[:, :3]) == (None, None)
+    assert mixing(noise[:1])[0] < 1.05  # pyright: ignore
+    assert mixing(walk[:1])[0] > 1.2  # pyright: ignore
 
 
 def test_chains_that_have_not_mixed_or_reject_everything_are_warned_of():

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from scipy import stats
 
 from bnnp._random import Seed
@@ -154,12 +154,18 @@ def rank_histograms(calibration: Calibration, bins: int = 10) -> Figure:
 
     A hump means a posterior that is too wide, two horns one that is too narrow, a slope one that is shifted.
     """
+    columns, rows = _grid(len(calibration.names))
+    figure = Figure(figsize=(2.6 * columns, 2.1 * rows), layout="constrained")
+    draw_rank_histograms(figure, calibration, bins)
+    return figure
+
+
+def draw_rank_histograms(figure: FigureBase, calibration: Calibration, bins: int = 10) -> None:
+    """`rank_histograms` in a figure, or a part of one."""
     counts = calibration.histogram(bins)
     total = counts[0].sum()
     low, high = stats.binom(total, 1 / bins).ppf([0.005, 0.995])
-    columns = min(4, len(counts))
-    rows = -(-len(counts) // columns)
-    figure = Figure(figsize=(2.6 * columns, 2.1 * rows), layout="constrained")
+    columns, rows = _grid(len(counts))
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for axes, name, row, p_value in zip(panels, calibration.names, counts, calibration.p_values(bins), strict=False):
         axes.axhspan(low, high, color=BAND, alpha=0.5, linewidth=0)
@@ -171,4 +177,8 @@ def rank_histograms(calibration: Calibration, bins: int = 10) -> Figure:
         axes.axis("off")
     figure.supxlabel("rank of the truth among the samples", fontsize=9)
     figure.supylabel("simulations", fontsize=9)
-    return figure
+
+
+def _grid(panels: int) -> tuple[int, int]:
+    columns = min(4, panels)
+    return columns, -(-panels // columns)

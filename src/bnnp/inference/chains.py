@@ -162,8 +162,11 @@ def _diagnose(
 
 def mixing(values: Float[Tensor, "chains draws quantities"]) -> tuple[float | None, float | None]:
     """The largest R-hat (rank-normalised, split) and the smallest bulk effective sample size; None for few draws."""
-    if values.shape[1] < 4:
+    if values.shape[1] * min(2, len(values)) < 8:
         return None, None
+    if len(values) == 1:  # a chain by itself: its first half beside its second
+        half = values.shape[1] // 2
+        values = torch.stack([values[0, :half], values[0, -half:]])
     array = values.double().cpu().numpy()
     if not array.std((0, 1)).min() > 0:  # chains that never moved
         return math.inf, 1.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from bnnp._shapes import Float, Tensor
-from bnnp.network import Network, activation_by_name
+from bnnp.network import Network, activation_by_name, with_bias
 
 SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "relu": lambda before, after: after > 0,
@@ -42,23 +42,18 @@ def by_backpropagation(
     Two products a layer on the way back, `O(points weights)`.
     """
     activation = activation_by_name(network.activation) if isinstance(network.activation, str) else network.activation
-    inputs, before = [x], []
-    outputs = x
-    for layer, w in enumerate(units):
-        if layer:
-            before.append(outputs)
-            inputs.append(activation(outputs))
-        outputs = torch.baddbmm(w[:, None, :, -1], inputs[layer], w[:, :, :-1].mT)
+    features, before = [with_bias(x)], []
+    outputs = torch.bmm(features[0], units[0].mT)
+    for w in units[1:]:
+        before.append(outputs)
+        features.append(with_bias(activation(outputs)))
+        outputs = torch.bmm(features[-1], w.mT)
     slope = slope_of(outputs)
-    gradients: list[Tensor] = []
-    for layer in reversed(range(len(units))):
-        gradient = torch.empty_like(units[layer])
-        gradient[:, :, -1] = slope.sum(1)
-        gradient[:, :, :-1] = torch.bmm(slope.mT, inputs[layer])
-        gradients.append(gradient)
-        if layer:
-            by_input = torch.bmm(slope, units[layer][:, :, :-1])
-            slope = by_input * _activation_slope(network, activation, before[layer - 1], inputs[layer])
+    gradients = [torch.bmm(slope.mT, features[-1])]
+    for layer in reversed(range(1, len(units))):
+        by_input = torch.bmm(slope, units[layer])[:, :, :-1]
+        slope = by_input * _activation_slope(network, activation, before[layer - 1], features[layer][:, :, :-1])
+        gradients.append(torch.bmm(slope.mT, features[layer - 1]))
     return outputs, gradients[::-1]
 
 

@@ -111,11 +111,11 @@ def leapfrog(density: Density, chain: Chain, steps: int, sign: Float[Tensor, "se
     """
     step = (sign * chain.log_step.exp()).unsqueeze(-1)
     position, momentum, value, gradient = chain.position, chain.momentum, chain.value, chain.gradient
-    for _ in range(steps):
-        momentum = torch.addcmul(momentum, step, gradient, value=0.5)
+    momentum = torch.addcmul(momentum, step, gradient, value=0.5)
+    for i in range(steps):
         position = torch.addcmul(position, step, momentum)
         value, gradient = density.value_and_gradient(position)
-        momentum = torch.addcmul(momentum, step, gradient, value=0.5)
+        momentum = torch.addcmul(momentum, step, gradient, value=0.5 if i == steps - 1 else 1.0)  # two halves are one
     return replace(chain, position=position, momentum=momentum, value=value, gradient=gradient)
 
 

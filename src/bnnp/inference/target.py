@@ -150,9 +150,9 @@ class Target:
         samples = position.shape[1]
         parts, priors, shapes = self._units(position), self._priors, self.network.weight_shapes
         units = [prior.weights(part) for prior, part in zip(priors, parts, strict=True)] if self.whitened else parts
-        x, y = (part.repeat_interleave(samples, 0) if samples > 1 else part for part in (data.x, data.y))
-        share = data.mask.to(position)
-        share = (share if power is None else share * power.to(share)[:, None]).repeat_interleave(samples, 0)
+        x, y, share = self._beside_each_other(samples) if data is self.data else _beside_each_other(data, samples)
+        if power is not None:
+            share = share * power.to(share).repeat_interleave(samples)[:, None]
         outputs, slopes = by_backpropagation(
             self.network,
             [u.reshape(-1, out, d) for u, (d, out) in zip(units, shapes, strict=True)],
@@ -175,9 +175,8 @@ class Target:
         return value - 0.5 * v.square().sum(-1) + self._log_prior_constant, _joined(gradients).sub_(pull)
 
     def _units(self, position: Tensor) -> list[Float[Tensor, "sets samples _units _d"]]:
-        shapes = [self.prior.unit_shape(layer) for layer in range(self.network.num_layers)]
-        parts = position.split([units * size for units, size in shapes], dim=-1)
-        return [part.unflatten(-1, shape) for part, shape in zip(parts, shapes, strict=True)]
+        parts = position.split([units * size for units, size in self._unit_shapes], dim=-1)
+        return [part.view(*part.shape[:-1], *shape) for part, shape in zip(parts, self._unit_shapes, strict=True)]
 
     def _weights_of_whitened(self, v: Tensor) -> list[Tensor]:
         parts = self._units(v)
@@ -195,6 +194,21 @@ class Target:
         """Of all layers, where they do not depend on each other: the same at every step."""
         with torch.no_grad():
             return [_slim(self.prior.layer(layer, [])) for layer in range(self.network.num_layers)]
+
+    def _beside_each_other(self, samples: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The data for as many samples, kept from one call to the next."""
+        if samples not in self._repeated:
+            self._repeated.clear()
+            self._repeated[samples] = _beside_each_other(self.data, samples)
+        return self._repeated[samples]
+
+    @cached_property
+    def _unit_shapes(self) -> list[tuple[int, int]]:
+        return [self.prior.unit_shape(layer) for layer in range(self.network.num_layers)]
+
+    @cached_property
+    def _repeated(self) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+        return {}
 
     @cached_property
     def _whiteners(self) -> list[Tensor]:
@@ -217,6 +231,13 @@ def _slim(prior: UnitPrior) -> UnitPrior:
     if prior.is_diagonal or bool(prior.factor.tril(-1).any()):
         return prior
     return UnitPrior(prior.mean, prior.factor.diagonal(dim1=-2, dim2=-1))
+
+
+def _beside_each_other(data: TaskBatch, samples: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, outputs and a weight for every point, 0 where there is none, repeated for the samples of every set."""
+    parts = (data.x, data.y, data.mask.to(data.x.dtype))
+    x, y, share = (part.repeat_interleave(samples, 0) if samples > 1 else part for part in parts)
+    return x, y, share
 
 
 def _joined(units: Sequence[Float[Tensor, "sets samples _units _d"]]) -> Float[Tensor, "sets samples size"]:
