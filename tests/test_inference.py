@@ -288,6 +288,28 @@ def test_bounds_lie_below_the_evidence_of_a_linear_model_and_reach_it_where_they
         assert_moments(post, model, x, y, effective=400)
 
 
+@pytest.mark.parametrize("method", ["givi", "bnnp", "ucvi"])
+def test_bounds_of_a_deep_network_rise(method):
+    model, (x, y) = deep(), data(12)
+    post = bnnp.infer(
+        model.prior,
+        model.network,
+        x,
+        y,
+        method=GIVI(6) if method == "givi" else method,
+        likelihood=model.likelihood,
+        num_samples=1,
+        steps=300,
+        learning_rate=(2e-2, 1e-3),
+    )
+    trace = post.diagnostics.elbo
+    assert trace is not None
+    assert post.diagnostics.bound is not None
+    assert float(trace[-50:].mean()) > float(trace[:20].mean()) + 3
+    of = target(model, (x, y))
+    assert post.diagnostics.bound < evidence.by_tempering(of, 100, moves=2, leapfrog_steps=5).value + 0.3
+
+
 def assert_means_only(post, model, x, y):
     mean, covariance, _ = exact_moments(model, x, y)
     scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))

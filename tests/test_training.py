@@ -19,7 +19,7 @@ from bnnp.objectives import PPAVI, Terms
 from bnnp.tasks import SplitBatch
 from bnnp.tasks.task import TaskBatch
 from bnnp.training.checkpoint import FILE_NAME
-from bnnp.training.optimiser import AveragedAdam, averaged
+from bnnp.training.optimiser import AveragedAdam, averaged, set_gradients
 
 FEW = PPAVI(num_samples=2)
 
@@ -587,3 +587,17 @@ def test_a_checkpoint_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="cannot write"):
         fit(checkpoint=cast(Path, tmp_path / "file" / "run"))
+
+
+def test_gradients_move_their_own_elements_whatever_their_layout():
+    """Fused Adam pairs numbers by their place in memory; a transposed gradient must be laid out anew."""
+    for kind in (AveragedAdam, partial(torch.optim.Adam, fused=True)):
+        gradient = torch.tensor([[1.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
+        moved = []
+        for given in (gradient, gradient.mT.contiguous().mT):
+            parameter = torch.nn.Parameter(torch.zeros(2, 3))
+            set_gradients([parameter], [given])
+            kind([parameter], lr=0.1).step()
+            moved.append(parameter.detach().sign())
+        assert torch.equal(moved[0], -gradient)
+        assert torch.equal(moved[1], moved[0])

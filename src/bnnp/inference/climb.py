@@ -8,6 +8,7 @@ from torch import nn
 
 from bnnp._shapes import Float, Tensor
 from bnnp.inference.target import Density
+from bnnp.training.optimiser import set_gradients
 
 
 @dataclass
@@ -44,8 +45,7 @@ class Climb:
         first, last = self.learning_rate
         for group in self.optimiser.param_groups:
             group["lr"] = first + (last - first) * min(1.0, done / max(1, self.steps - 1))
-        for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            parameter.grad = None if gradient is None else -gradient
+        set_gradients(self.parameters, [None if gradient is None else -gradient for gradient in gradients])
         self.optimiser.step()
         self.trace.append(value)
 

@@ -1,10 +1,13 @@
 """Adam whose parameters are averaged over the last steps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import nn
 from torch.optim.optimizer import ParamsT
+
+from bnnp._shapes import Tensor
 
 
 class AveragedAdam(torch.optim.Adam):
@@ -59,3 +62,15 @@ def averaged(optimiser: torch.optim.Optimizer) -> Iterator[None]:
         with torch.no_grad():
             for parameter, value in zip(parameters, last, strict=True):
                 parameter.copy_(value)
+
+
+def set_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
+    """Give parameters their gradients, with their numbers in the same order in memory.
+
+    Fused Adam walks through both in the order of memory: a transposed gradient would silently move other elements than
+    its own. `backward()` takes care of that, `autograd.grad` does not.
+    """
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        if gradient is not None and gradient.stride() != parameter.stride():
+            gradient = torch.empty_like(parameter).copy_(gradient)
+        parameter.grad = gradient

@@ -9,6 +9,7 @@ from bnnp._random import child
 from bnnp.inverse import FactorisationError
 from bnnp.objectives import Model, Objective, Terms
 from bnnp.tasks.task import SplitBatch
+from bnnp.training.optimiser import set_gradients
 
 
 class NotFinite(ArithmeticError):
@@ -30,10 +31,7 @@ def differentiate(
     total = terms.total()
     if not bool(torch.isfinite(total).all()):
         raise NotFinite("the objective is not finite", int((~torch.isfinite(total)).nonzero()[0]))
-    for parameter, gradient in zip(
-        parameters, torch.autograd.grad(-total.mean(), parameters, allow_unused=True), strict=True
-    ):
-        parameter.grad = gradient
+    set_gradients(parameters, torch.autograd.grad(-total.mean(), parameters, allow_unused=True))
     return Terms({name: term.detach() for name, term in terms.by_name.items()})
 
 
