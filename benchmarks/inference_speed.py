@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 import bnnp
-from bnnp.inference import HMC, Effort, Target, infer_many
+from bnnp.inference import HMC, NUTS, Effort, Target, infer_many
 from bnnp.inference.gradient import by_autograd
 
 METHODS = {
@@ -23,7 +23,7 @@ METHODS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=[*METHODS, "gradient"])
+    parser.add_argument("what", choices=[*METHODS, "gradient", "mixing"])
     parser.add_argument("--threads", type=int, default=2)
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
@@ -32,6 +32,9 @@ def main() -> None:
     likelihood = bnnp.Gaussian(0.05)
     if chosen.what == "gradient":
         gradient(model, sets, likelihood)
+        return
+    if chosen.what == "mixing":
+        mixing(sets[:4], likelihood)
         return
     method, effort, samples = METHODS[chosen.what]
     start, cpu = time.perf_counter(), time.process_time()
@@ -69,6 +72,26 @@ def gradient(model: bnnp.BNNP, sets: list, likelihood: bnnp.Gaussian) -> None:
                 times[name].append((time.perf_counter() - start) / 20)
         kind = "whitened" if whitened else "weights"
         print(kind, ", ".join(f"{name} {1e3 * np.median(values):.2f} ms" for name, values in times.items()))
+
+
+def mixing(sets: list, likelihood: bnnp.Gaussian) -> None:
+    model = bnnp.load("zoo:sawtooth")
+    for method, warmup in ((HMC(), 300), (NUTS(max_doublings=6), 150)):
+        start = time.process_time()
+        posts = infer_many(
+            model.prior,
+            model.network,
+            sets,
+            method=method,
+            likelihood=likelihood,
+            num_samples=400,
+            effort=Effort(warmup=warmup),
+        )
+        found = [post.diagnostics for post in posts]
+        print(
+            f"{type(method).__name__}: R-hat {[round(d.rhat or np.nan, 2) for d in found]}, effective draws of 400 "
+            f"{[round(d.ess or 0) for d in found]}, {time.process_time() - start:.0f} s of processor time"
+        )
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ def infer(
     targets: Annotated[
         Path | None, typer.Option(help="Inputs to predict at, CSV or Parquet; the context's own where not given.")
     ] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "hmc",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "nuts",
     out: Out = Path("predictions.csv"),
     task: TaskColumn = None,
     samples: Samples = 1000,

@@ -58,7 +58,7 @@ def simulation_based_calibration(
     x: ArrayLike | Tensor,
     *,
     likelihood: Likelihood,
-    method: str | Method | Posteriors = "hmc",
+    method: str | Method | Posteriors = "nuts",
     simulations: int = 200,
     num_samples: int = 99,
     at: ArrayLike | Tensor | None = None,
