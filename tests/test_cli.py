@@ -159,6 +159,37 @@ def test_training_on_a_synthetic_source(bnnp_command, tmp_path):
     assert bnnp_command("train", *words)[0] == 0
 
 
+def test_a_neural_process_goes_through_every_verb_that_needs_no_prior(bnnp_command, trial, tmp_path):
+    words = ["--task", "subject", "--x", "hour", "--y", "level", "--model", "anp", "--hidden", "8", "--steps", 5]
+    code, _, err = bnnp_command("train", trial, *words, "--samples", 2, "--out", tmp_path / "m", "--quiet")
+    assert code == 0, err
+    code, out, _ = bnnp_command("info", tmp_path / "m")
+    assert code == 0
+    assert "ANP" in out
+    assert "HeteroscedasticGaussian" in out
+    files = ["--context", trial, "--targets", trial, "--task", "subject", "--out", tmp_path / "p.csv"]
+    assert bnnp_command("predict", tmp_path / "m", *files, "--samples", 20)[0] == 0
+    assert pd.read_csv(tmp_path / "p.csv")["level_mean"].between(300, 800).all()
+    code, out, _ = bnnp_command("evaluate", tmp_path / "m", trial, "--task", "subject", "--samples", 20)
+    assert code == 0
+    assert "joint_lppd@20" in out
+    for verb, rest in (("sample", ["--out", tmp_path / "f.csv"]), ("infer", files)):
+        code, _, err = bnnp_command(verb, tmp_path / "m", *rest)
+        assert code == 2
+        assert "ANP models have no prior over weights" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--model", "gnp"], "model: got 'gnp'"), (["--model", "cnp", "--learnability", 0.5], "prior")],
+)
+def test_models_that_cannot_be(bnnp_command, tmp_path, words, message):
+    code, _, err = bnnp_command("train", "--source", "gp", *words, "--out", tmp_path / "m", "--quiet")
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "m").exists()
+
+
 def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(bnnp_command, trial, tmp_path, monkeypatch):
     advance, calls = bnnp.training.progress.ProgressBar.advance, []
 

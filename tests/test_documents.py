@@ -33,8 +33,24 @@ def test_the_readme_example_prints_what_the_readme_says():
     assert len(lines["prior"]) == len(expected["prior"]) == 4
 
 
+def test_the_example_of_neural_processes_runs():
+    (code,) = fenced((ROOT / "docs" / "neural_processes.md").read_text(), "python")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "neural_processes.md", "exec"), {})
+    assert printed.getvalue().startswith("(50, 1) (50, 1)")
+
+
 @pytest.mark.parametrize(
-    "document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/own_data.md", "docs/data.md"]
+    "document",
+    [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "docs/own_data.md",
+        "docs/data.md",
+        "docs/neural_processes.md",
+    ],
 )
 def test_files_that_documents_name_exist(document):
     text = (ROOT / document).read_text()

@@ -1,10 +1,10 @@
 """bnnp: meta-learn a prior over the weights of a neural network, and an amortised posterior for each new data set."""
 
-from bnnp import evaluation, inference, objectives, priors, tasks
+from bnnp import evaluation, inference, neural_processes, objectives, priors, tasks
 from bnnp.evaluation import Oracle, Scores, evaluate
 from bnnp.inference import infer
 from bnnp.inverse import FactorisationError
-from bnnp.likelihoods import Bernoulli, Categorical, Gaussian
+from bnnp.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
 from bnnp.models import BNAM, BNNP, AttBNNP, WeightPosterior, load, load_posterior, zoo_names
 from bnnp.network import Network
 from bnnp.prediction import Predictive
@@ -18,6 +18,7 @@ __all__ = [
     # the model
     "priors",
     "Gaussian",
+    "HeteroscedasticGaussian",
     "Bernoulli",
     "Categorical",
     "Network",
@@ -38,6 +39,8 @@ __all__ = [
     # other ways to infer the same weights
     "inference",
     "infer",
+    # peers
+    "neural_processes",
     # prediction and evaluation
     "Predictive",
     "evaluation",

@@ -1,6 +1,7 @@
 """Randomness: a seed or a generator at the doors, a generator inside. The global state is never touched."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -35,3 +36,11 @@ def child(seed: int, *keys: int, device: torch.device | str = "cpu") -> torch.Ge
 def normal(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
     """Standard normal draws in the dtype and on the device of `like`, the same on every device."""
     return torch.randn(*shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
+
+
+@contextmanager
+def starting_from(generator: torch.Generator) -> Iterator[None]:
+    """Within it torch's own modules start from a generator instead of the global seed, which is not ours to use."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        yield

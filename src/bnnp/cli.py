@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -18,13 +18,14 @@ import bnnp
 from bnnp import bench as benchmark
 from bnnp import demo as demonstration
 from bnnp import plots
+from bnnp.evaluation.scores import Posterior
 from bnnp.experiment import SCALES, perform
 from bnnp.files import write_atomically
 from bnnp.inference import METHODS, Effort, infer_many
-from bnnp.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
-from bnnp.models import AmortisedModel
+from bnnp.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from bnnp.models import MetaLearner
 from bnnp.models.bnnp import BNNP
-from bnnp.prediction import WeightSamples
+from bnnp.neural_processes import PEERS
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.sources import SOURCES, TESTS, source_named
 from bnnp.tasks.tables import check_columns, from_table, numeric_columns, read_table
@@ -82,6 +83,7 @@ def train(
     x: XColumns = None,
     y: YColumns = None,
     source: Source = None,
+    model: Annotated[str, typer.Option(help=f"bnnp, or a neural process: {', '.join(PEERS)}.")] = "bnnp",
     hidden: Annotated[str, typer.Option(help="Units of the hidden layers.")] = "64,64",
     activation: Annotated[str, typer.Option(help="relu, tanh, silu, gelu or softplus.")] = "relu",
     prior: Annotated[str, typer.Option(help="factorised, unitwise, layerwise or networkwise.")] = "unitwise",
@@ -89,7 +91,13 @@ def train(
     learnability: Annotated[
         float, typer.Option(help="Share of the prior that is learned; less for few data sets.")
     ] = 1.0,
-    likelihood: Annotated[str, typer.Option(help="gaussian, bernoulli, or categorical.")] = "gaussian",
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            help="gaussian, bernoulli, categorical, or heteroscedastic: noise that is predicted for every point, which "
+            "neural processes have by default; gaussian for a BNNP."
+        ),
+    ] = None,
     noise: Annotated[float, typer.Option(help="First guess of the noise, in standardised units of y.")] = 0.1,
     max_noise: Annotated[float | None, typer.Option(help="Upper bound of the learned noise.")] = None,
     steps: Annotated[int, typer.Option(help="Training steps.")] = 2000,
@@ -110,16 +118,25 @@ def train(
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """
     tasks = _training_tasks(table, source, task, x, y, drop_missing)
-    chosen, outputs = _likelihood(likelihood, noise, max_noise, tasks)
-    model = BNNP(
-        tasks.in_size, outputs, _numbers(hidden, int, "hidden"), activation, prior, chosen, seed=seed
-    ).set_prior_learnability(learnability)
+    kind = likelihood or ("gaussian" if model == "bnnp" else "heteroscedastic")
+    chosen, outputs = _likelihood(kind, noise, max_noise, tasks)
+    sizes = _numbers(hidden, int, "hidden")
+    learner: MetaLearner
+    if model == "bnnp":
+        learner = BNNP(tasks.in_size, outputs, sizes, activation, prior, chosen, seed=seed)
+        learner.set_prior_learnability(learnability)
+    elif model in PEERS:
+        if learnability != 1:
+            raise ValueError(f"learnability: got {learnability}, but a neural process has no prior over weights")
+        learner = PEERS[model](tasks.in_size, outputs, sizes, activation, chosen, seed=seed)
+    else:
+        raise ValueError(f"model: got {model!r}, expected bnnp, {', '.join(PEERS)}")
     probe = write_atomically(out / "model.bnnp.tmp", b"")  # a folder one cannot write to is found out now, not later
     probe.unlink()
     result = bnnp.fit(
-        model,
+        learner,
         tasks,
-        objective=bnnp.objectives.PPAVI(samples),
+        objective=bnnp.objectives.PPAVI(samples) if model == "bnnp" else bnnp.objectives.NPML(samples),
         steps=steps,
         batch_size=batch_size,
         context_share=_pair(context_share, "context-share"),
@@ -131,10 +148,10 @@ def train(
         progress=not quiet,
         seed=seed,
     )
-    files = [model.save(out / "model.bnnp"), result.history.save(out / "history.json")]
+    files = [learner.save(out / "model.bnnp"), result.history.save(out / "history.json")]
     files.append(plots.save_figure(plots.history(result.history), out / "history.png"))
-    if tasks.in_size == 1:
-        files.append(_prior_figure(model, tasks, out / "prior.png", seed))
+    if tasks.in_size == 1 and isinstance(learner, BNNP):
+        files.append(_prior_figure(learner, tasks, out / "prior.png", seed))
     print_files(files)
     if result.interrupted:
         Console(stderr=True).print("stopped; the same command goes on from here")
@@ -180,7 +197,7 @@ def infer(
 
     Example: bnnp infer model --context known.csv --targets wanted.csv --method hmc --out predictions.csv
     """
-    loaded = bnnp.load(model)
+    loaded = _with_prior(bnnp.load(model), "infer")
     wanted, questions = _questions(loaded, context, targets, task)
     with warnings.catch_warnings(record=True) as caught:
         posteriors = infer_many(
@@ -210,7 +227,7 @@ class _Question:
 
 
 def _questions(
-    model: AmortisedModel, context: Path, targets: Path, task: str | None
+    model: MetaLearner, context: Path, targets: Path, task: str | None
 ) -> tuple[pd.DataFrame, list[_Question]]:
     """The table of targets, and what is asked of each data set."""
     known, wanted = read_table(context), read_table(targets)
@@ -232,10 +249,10 @@ def _questions(
 
 def _write_predictions(
     out: Path,
-    model: AmortisedModel,
+    model: MetaLearner,
     wanted: pd.DataFrame,
     questions: Sequence[_Question],
-    posteriors: Sequence[WeightSamples],
+    posteriors: Sequence[Posterior],
 ) -> Path:
     columns: dict[str, np.ndarray] = {}
     for question, posterior in zip(questions, posteriors, strict=True):
@@ -300,7 +317,7 @@ def sample(
 
     Example: bnnp sample zoo:sawtooth --num 10 --low -2 --high 2 --out prior.csv
     """
-    loaded = bnnp.load(model)
+    loaded = _with_prior(bnnp.load(model), "sample")
     x_names, y_names = loaded.columns["x"], loaded.columns["y"]
     if at is None and len(x_names) > 1:
         raise ValueError(f"sample: this model has the inputs {', '.join(x_names)}; give a table of them with --at")
@@ -396,11 +413,8 @@ def info(model: Annotated[str, typer.Argument(help="A model file, the folder of 
     rows: dict[str, object] = {
         "inputs": ", ".join(loaded.columns["x"]),
         "outputs": ", ".join(loaded.columns["y"]),
-        "network": " - ".join(str(size) for size in loaded.network.sizes),
-        "activation": loaded.network.activation,
-        "weights": loaded.network.num_weights,
-        "prior": type(loaded.prior).__name__.lower(),
-        "learnable share of the prior": loaded.prior.learnability,
+        "model": type(loaded).__name__,
+        **loaded.summary(),
         "likelihood": type(loaded.likelihood).__name__,
         "parameters": sum(p.numel() for p in loaded.parameters()),
         "precision": str(loaded.dtype).removeprefix("torch."),
@@ -432,17 +446,27 @@ def _training_tasks(
     return from_table(table, task=task, x=x, y=y, missing="drop" if drop else "error")
 
 
+def _with_prior(model: Any, verb: str) -> Any:
+    if model.weight_prior is None:
+        name = type(model).__name__
+        raise ValueError(f"{verb}: {name} models have no prior over weights; give a BNNP, or use `bnnp predict`")
+    return model
+
+
 def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:
     """The likelihood, and the number of network outputs it needs for these tasks."""
     if name == "gaussian":
         return Gaussian(noise, max_noise=max_noise), tasks.out_size
+    if name == "heteroscedastic":
+        return HeteroscedasticGaussian(), tasks.out_size
     if name == "bernoulli":
         return Bernoulli(), tasks.out_size
     if name == "categorical" and isinstance(tasks, Collection):
         classes = 1 + int(max(float(task.y.max()) for task in tasks.tasks))
         return Categorical(classes), classes
     raise ValueError(
-        f"likelihood: got {name!r}, expected gaussian, bernoulli, or categorical with a table of labels 0, 1, ..."
+        f"likelihood: got {name!r}, expected gaussian, heteroscedastic, bernoulli, or categorical with a table of "
+        "labels 0, 1, ..."
     )
 
 

@@ -17,9 +17,11 @@ class Likelihood(nn.Module, abc.ABC):
     """`p(y | f)`, a point at a time, where `f` are the outputs of the network.
 
     real_valued: whether `y` may be shifted and scaled.
+    numbers_an_output: how many outputs of the network stand for one output of the model.
     """
 
     real_valued: bool
+    numbers_an_output: int = 1
 
     @abc.abstractmethod
     def for_outputs(self, out_size: int) -> "Likelihood":
@@ -149,6 +151,57 @@ class Gaussian(Likelihood):
         }
 
 
+class HeteroscedasticGaussian(Likelihood):
+    """`y ~ N(f, (noise exp(g))^2)`: the network predicts a mean `f` and a log-noise `g` for every output.
+
+    noise: standard deviation where the network says nothing, `g = 0`. There is no floor: `g` is any number.
+
+    For neural processes, whose networks are trained to say how uncertain they are.
+    """
+
+    real_valued = True
+    numbers_an_output = 2
+
+    def __init__(self, noise: float = 0.5):
+        super().__init__()
+        if not (math.isfinite(noise) and noise > 0):
+            raise ValueError(f"noise: got {noise}, expected a positive number")
+        self.start = float(noise)
+
+    def for_outputs(self, out_size: int) -> "HeteroscedasticGaussian":
+        return HeteroscedasticGaussian(self.start)
+
+    def y_size(self, out_size: int) -> int:
+        return out_size // 2
+
+    def check(self, y: Tensor) -> None:
+        pass
+
+    def encode(self, y: Tensor) -> Tensor:
+        return y
+
+    def log_prob(self, f: Tensor, y: Tensor) -> Tensor:
+        log_noise = self.log_noise(f)
+        misfit = (y - self.mean(f)) * torch.exp(-log_noise)
+        return -(0.5 * misfit.square() + log_noise + 0.5 * math.log(2 * math.pi)).sum(-1)
+
+    def mean(self, f: Tensor) -> Tensor:
+        return f[..., : f.shape[-1] // 2]
+
+    def log_noise(self, f: Tensor) -> Tensor:
+        return f[..., f.shape[-1] // 2 :] + math.log(self.start)
+
+    def variance(self, f: Tensor) -> Tensor:
+        return torch.exp(2 * self.log_noise(f))
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        mean = self.mean(f)
+        return mean + torch.exp(self.log_noise(f)) * normal(mean.shape, f, generator)
+
+    def config(self) -> dict:
+        return {"name": "heteroscedastic", "noise": self.start}
+
+
 class Bernoulli(Likelihood):
     """Observations in [0, 1] with cross-entropy as log-density: binary outcomes, or grey values as in the paper."""
 
@@ -247,8 +300,9 @@ class Categorical(Likelihood):
         return {"name": "categorical", "num_classes": self.num_classes}
 
 
-LIKELIHOODS: dict[str, type[Gaussian] | type[Bernoulli] | type[Categorical]] = {
+LIKELIHOODS: dict[str, type[Gaussian] | type[HeteroscedasticGaussian] | type[Bernoulli] | type[Categorical]] = {
     "gaussian": Gaussian,
+    "heteroscedastic": HeteroscedasticGaussian,
     "bernoulli": Bernoulli,
     "categorical": Categorical,
 }

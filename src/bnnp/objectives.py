@@ -6,7 +6,6 @@ maximised. Terms are sums over the points of a task.
 
 import abc
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,24 +16,33 @@ from bnnp.tasks.task import SplitBatch, TaskBatch
 
 
 class Inferred(Protocol):
-    """Samples of a model's latent variable given contexts."""
+    """What a model makes of contexts.
+
+    latent: samples of its latent variable, as `log_likelihood` takes them: the weights of a network, or whatever a
+        neural process predicts from.
+    """
 
     @property
-    def weights(self) -> Sequence[Tensor]: ...
+    def latent(self) -> Any: ...
 
     def total_kl(self) -> Tensor: ...
 
 
 class Model(Protocol):
-    """What an objective asks of a model."""
+    """What an objective asks of a model. One that lacks a part says so by a `ValueError`.
+
+    infer_with_targets: samples given all points, and as their KL that to the posterior given the contexts alone.
+    """
 
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Inferred: ...
 
-    def log_likelihood(self, weights: Sequence[Tensor], batch: TaskBatch) -> Tensor: ...
+    def infer_with_targets(
+        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
+    ) -> Inferred: ...
+
+    def log_likelihood(self, latent: Any, batch: TaskBatch, /) -> Tensor: ...
 
     def context_log_likelihood(self, inferred: Any, context: TaskBatch) -> Tensor: ...
-
-    def log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,7 @@ class PPAVI(Objective):
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         inferred = model.infer(batch.context, self.num_samples, generator)
-        target = model.log_likelihood(inferred.weights, batch.target)
+        target = model.log_likelihood(inferred.latent, batch.target)
         predictive = self.predictive_weight * log_expected_likelihood(target)
         elbo = elbo_terms(model, inferred, batch.context, self.likelihood_weight, self.kl_weight)
         return Terms({"predictive": predictive, **elbo})
@@ -134,7 +142,7 @@ class NPML(Objective):
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         inferred = model.infer(batch.context, self.num_samples, generator)
-        target = model.log_likelihood(inferred.weights, batch.target)
+        target = model.log_likelihood(inferred.latent, batch.target)
         return Terms({"predictive": self.predictive_weight * log_expected_likelihood(target)})
 
 
@@ -142,21 +150,20 @@ class NPML(Objective):
 class NPVI(Objective):
     """Neural-process variational inference: `E_q(W|D)[log p(Y_t | W)] - KL[q(W | D) || q(W | D_c)]`.
 
-    The KL between the two approximate posteriors has no closed form and is estimated by its samples, without bias.
+    The KL between the two approximate posteriors is in closed form where the model has one (latent neural processes);
+    over the weights of a network it is estimated by their samples, without bias.
     """
 
     likelihood_weight: float = 1.0
     kl_weight: float = 1.0
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        everything = _joined(batch)
-        inferred = model.infer(everything, self.num_samples, generator)
-        target = model.log_likelihood(inferred.weights, batch.target)
-        log_ratio = model.log_density(inferred.weights, everything) - model.log_density(inferred.weights, batch.context)
+        inferred = model.infer_with_targets(batch.context, _joined(batch), self.num_samples, generator)
+        target = model.log_likelihood(inferred.latent, batch.target)
         return Terms(
             {
                 "likelihood": self.likelihood_weight * expected_log_likelihood(target),
-                "kl": -self.kl_weight * log_ratio.mean(1),
+                "kl": -self.kl_weight * inferred.total_kl(),
             }
         )
 
@@ -171,7 +178,7 @@ class TELLAVI(Objective):
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         inferred = model.infer(batch.context, self.num_samples, generator)
-        target = model.log_likelihood(inferred.weights, batch.target)
+        target = model.log_likelihood(inferred.latent, batch.target)
         expected = self.target_weight * expected_log_likelihood(target)
         elbo = elbo_terms(model, inferred, batch.context, self.likelihood_weight, self.kl_weight)
         return Terms({"target": expected, **elbo})

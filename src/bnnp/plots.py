@@ -16,7 +16,6 @@ from scipy import stats
 from bnnp._random import Seed
 from bnnp.evaluation.calibration import Calibration
 from bnnp.files import write_atomically
-from bnnp.models.posterior import WeightPosterior
 from bnnp.prediction import Predictive
 from bnnp.tasks.task import Split, Task
 from bnnp.training.history import History
@@ -26,8 +25,14 @@ CONTEXT, TRUTH, SAMPLES, BAND = "#d95f02", "#4d4d4d", "#1f77b4", "#9ecae1"
 Drawn = Sequence[Callable[[np.ndarray], np.ndarray]]
 
 
+class Posterior(Protocol):
+    def predict(self, x) -> Predictive: ...
+
+    def functions(self) -> Drawn: ...
+
+
 class Conditionable(Protocol):
-    def condition(self, x, y, *, num_samples: int, seed: Seed) -> WeightPosterior: ...
+    def condition(self, x, y, *, num_samples: int, seed: Seed) -> Posterior: ...
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:
@@ -44,7 +49,7 @@ def draw_functions(axes: Axes, drawn: Drawn, x: np.ndarray, *, colour: str = SAM
 
 
 def draw_posterior(
-    axes: Axes, posterior: WeightPosterior, x: np.ndarray, context: Task, target: Task | None = None, *, lines: int = 8
+    axes: Axes, posterior: Posterior, x: np.ndarray, context: Task, target: Task | None = None, *, lines: int = 8
 ) -> None:
     """Function samples over a 90 % band for new observations, with the context and, where known, the truth."""
     low, high = posterior.predict(x[:, None]).quantile([0.05, 0.95])

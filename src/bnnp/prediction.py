@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,15 +23,30 @@ NUMBERS_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Whole functions of a model that draws one point after the other, each given those before, in its own units.
+
+    functions: their means;  observations: the points as they were drawn.
+    log_prob: log-density of all points together, in the user's units, by the chain rule.
+    """
+
+    functions: Float[Tensor, "samples points _out"]
+    observations: Float[Tensor, "samples points y"]
+    log_prob: Callable[[ArrayLike | Tensor], float]
+
+
+@dataclass(frozen=True)
 class Predictive:
     """Predictions at new inputs, in the user's units. Arrays are NumPy.
 
     outputs: the network's outputs for every weight sample, in the model's own units.
+    drawn: where points of a sample are not independent given the outputs, what they are together.
     """
 
     outputs: Float[Tensor, "samples points out"]
     likelihood: Likelihood
     standardiser: Standardiser
+    drawn: Drawn | None = None
 
     @property
     @torch.no_grad()
@@ -52,19 +67,25 @@ class Predictive:
     @torch.no_grad()
     def function_std(self) -> np.ndarray:
         """Standard deviation of the function itself, without observation noise (points, out)."""
-        return self._scaled(self.likelihood.mean(self.outputs).std(0, correction=0))
+        return self._scaled(self._functions().std(0, correction=0))
 
     @property
     @torch.no_grad()
     def samples(self) -> np.ndarray:
         """Function samples without observation noise (samples, points, out): each row is one coherent function."""
-        return self._in_user_units(self.likelihood.mean(self.outputs))
+        return self._in_user_units(self._functions())
+
+    def _functions(self) -> Tensor:
+        return self.likelihood.mean(self.outputs) if self.drawn is None else self.drawn.functions
 
     @torch.no_grad()
     def observations(self, seed: Seed = 0) -> np.ndarray:
         """Samples of new observations (samples, points, y): each function sample with its own noise."""
-        drawn = self.likelihood.sample(self.outputs, as_generator(seed))
-        return self._in_user_units(drawn) if self.likelihood.real_valued else _numpy(drawn)
+        if self.drawn is None:
+            values = self.likelihood.sample(self.outputs, as_generator(seed))
+        else:
+            values = self.drawn.observations
+        return self._in_user_units(values) if self.likelihood.real_valued else _numpy(values)
 
     def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
         """Quantiles of a new observation, or of the function itself with `noise=False`.
@@ -85,21 +106,26 @@ class Predictive:
 
     def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
         """Log predictive density of all observed points together. Biased downwards, less so with more samples."""
+        if self.drawn is not None:
+            return self.drawn.log_prob(y)
         terms = self.pointwise_log_prob(y).sum(-1)
         return float(torch.logsumexp(terms, 0) - math.log(len(terms)))
 
     @torch.no_grad()
     def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
         """Log-density of every point under every function sample, in the user's units, in float64."""
-        y_size = self.likelihood.y_size(self.outputs.shape[-1])
-        observed = as_columns(y, "y", y_size).to(self.outputs.device)
-        if len(observed) != self.outputs.shape[1]:
-            raise ValueError(f"y: got {len(observed)} points, expected {self.outputs.shape[1]}, one for each input")
-        self.likelihood.check(observed)
-        if self.likelihood.real_valued:
-            observed = self.standardiser.y(observed)
+        observed = self.observed(y)
         terms = self.likelihood.log_prob(self.outputs.double(), observed)
         return terms - self.standardiser.y_scale.double().log().sum()
+
+    def observed(self, y: ArrayLike | Tensor) -> Float[Tensor, "points y"]:
+        """A user's outputs at these inputs, in the model's units."""
+        y_size = self.likelihood.y_size(self.outputs.shape[-1])
+        values = as_columns(y, "y", y_size).to(self.outputs.device)
+        if len(values) != self.outputs.shape[1]:
+            raise ValueError(f"y: got {len(values)} points, expected {self.outputs.shape[1]}, one for each input")
+        self.likelihood.check(values)
+        return self.standardiser.y(values) if self.likelihood.real_valued else values
 
     def _in_user_units(self, values: Tensor) -> np.ndarray:
         return _numpy(self.standardiser.undo_y(values))
@@ -151,16 +177,35 @@ def network_outputs(
 ) -> Float[Tensor, "samples points y"]:
     """Outputs of every weight sample at every input, in chunks of points and samples that keep memory bounded."""
     widest = max(network.sizes) + 1
-    points = max(1, len(x) if network.mixes_points else min(len(x), NUMBERS_AT_ONCE // widest))
-    samples = max(1, NUMBERS_AT_ONCE // (widest * points))
     outputs = x.new_empty(weights[0].shape[0], len(x), network.sizes[-1])
+
+    def compute(some: slice, here: slice) -> Tensor:
+        return network([w[some] for w in weights], x[here])
+
+    return fill_in_blocks(outputs, compute, widest, whole_rows=network.mixes_points)
+
+
+def fill_in_blocks(
+    outputs: Float[Tensor, "samples points out"],
+    compute: Callable[[slice, slice], Tensor],
+    numbers: int,
+    *,
+    whole_rows: bool = False,
+) -> Float[Tensor, "samples points out"]:
+    """Fill outputs block by block with `compute(samples, points)`.
+
+    numbers: that are held at once for one sample at one point;  whole_rows: all points of a sample at once.
+    """
+    count, n, _ = outputs.shape
+    points = max(1, n if whole_rows else min(n, NUMBERS_AT_ONCE // numbers))
+    samples = max(1, NUMBERS_AT_ONCE // (numbers * points))
 
     def fill(corner: tuple[int, int]) -> None:
         some, here = (slice(start, start + size) for start, size in zip(corner, (samples, points), strict=True))
-        outputs[some, here] = network([w[some] for w in weights], x[here])
+        outputs[some, here] = compute(some, here)
 
     with torch.no_grad():
-        in_parallel(fill, [(k, n) for k in range(0, outputs.shape[0], samples) for n in range(0, len(x), points)])
+        in_parallel(fill, [(k, i) for k in range(0, count, samples) for i in range(0, n, points)])
     return outputs
 
 

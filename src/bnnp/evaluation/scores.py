@@ -125,7 +125,8 @@ def evaluate(
 def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0) -> dict[str, float]:
     """All scores of one task. See `lppd` for the three log densities."""
     terms = predictive.pointwise_log_prob(y)
-    result = {f"{name}_lppd@{len(terms)}": value for name, value in lppd(terms).items()}
+    densities = {**lppd(terms), "joint": predictive.joint_log_prob(y) / len(y)}  # some models know it otherwise
+    result = {f"{name}_lppd@{len(terms)}": value for name, value in densities.items()}
     if isinstance(predictive.likelihood, Categorical):
         labels = y.squeeze(-1).numpy()
         return {**result, "accuracy": float((predictive.mean.argmax(-1) == labels).mean())}
@@ -159,7 +160,12 @@ def lppd(terms: torch.Tensor) -> dict[str, float]:
 def with_noise(predictive: Predictive, noise: float) -> Predictive:
     """The same functions under a Gaussian observation noise of this standard deviation, in the user's units."""
     if not isinstance(predictive.likelihood, Gaussian):
-        raise ValueError(f"noise: got {noise}, but the likelihood is not Gaussian; leave it out")
+        raise ValueError(
+            f"noise: got {noise}, but the likelihood is not Gaussian with a noise that is the same everywhere; "
+            "leave it out"
+        )
+    if predictive.drawn is not None:
+        raise ValueError(f"noise: got {noise}, but these functions were drawn with the model's own noise; leave it out")
     scaled = (noise / predictive.standardiser.y_scale).tolist()
     return Predictive(predictive.outputs, Gaussian(scaled, learnable=False), predictive.standardiser)
 

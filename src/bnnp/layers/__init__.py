@@ -1,7 +1,16 @@
-"""Layers whose weights are inferred, the inference networks, and the network of attention layers."""
+"""Layers whose weights are inferred, the inference networks, and networks of attention layers."""
 
 from bnnp.layers.attention import AttentionNetwork
 from bnnp.layers.encoder import PointEncoder, SetEncoder
 from bnnp.layers.linear import AmortisedLinear
+from bnnp.layers.transformer import Attention, AttentionBlock, StartToken
 
-__all__ = ["AmortisedLinear", "AttentionNetwork", "PointEncoder", "SetEncoder"]
+__all__ = [
+    "AmortisedLinear",
+    "Attention",
+    "AttentionBlock",
+    "AttentionNetwork",
+    "PointEncoder",
+    "SetEncoder",
+    "StartToken",
+]

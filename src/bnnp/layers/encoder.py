@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from bnnp._random import normal
+from bnnp._random import normal, starting_from
 from bnnp._shapes import Bool, Float, Tensor
-from bnnp.network import Network
+from bnnp.network import Network, run
 
 
 class PointEncoder(nn.Module):
@@ -33,6 +33,12 @@ class PointEncoder(nn.Module):
     ) -> Float[Tensor, "*batch points out"]:
         return self.network(list(self.weights), inputs)
 
+    def from_first_layer(self, outputs: Float[Tensor, "*batch points d"]) -> Float[Tensor, "*batch points out"]:
+        """The rest of the network, given the outputs of its first layer: a sum whose terms may share axes."""
+        weights = list(self.weights)
+        program = self.network.program(outputs[..., :0])
+        return run(program, lambda layer, features: features @ weights[layer] if layer else outputs)
+
     @torch.no_grad()
     def set_output_bias(self, columns: slice, value: float) -> None:
         self.weights[-1][-1, columns] = value
@@ -51,8 +57,7 @@ class SetEncoder(nn.Module):
             raise ValueError(
                 f"inference_hidden: got {tuple(hidden)}, expected equal sizes that {heads} heads of attention divide"
             )
-        with torch.random.fork_rng(devices=[]):  # torch's modules start from the global seed, which is not ours to use
-            torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        with starting_from(generator):
             self.inputs = nn.Linear(in_size, width)
             block = nn.TransformerEncoderLayer(
                 width, heads, 2 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True

@@ -1,6 +1,7 @@
 """Models: networks with a prior over their weights and an amortised posterior."""
 
 from bnnp.models.amortised import AmortisedModel, InferredWeights
+from bnnp.models.base import MetaLearner
 from bnnp.models.bnam import BNAM
 from bnnp.models.bnnp import BNNP, AttBNNP
 from bnnp.models.posterior import WeightPosterior
@@ -12,6 +13,7 @@ __all__ = [
     "AmortisedModel",
     "AttBNNP",
     "InferredWeights",
+    "MetaLearner",
     "WeightPosterior",
     "load",
     "load_posterior",

@@ -1,9 +1,8 @@
 """Amortised inference over the weights of a network, layer by layer (paper, section 2.2)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -17,12 +16,13 @@ from bnnp.gaussian import CAREFUL, Observations, UnitPrior, Update, UpdateNoise,
 from bnnp.inverse import FactorisationError
 from bnnp.layers import AmortisedLinear, AttentionNetwork, PointEncoder, SetEncoder
 from bnnp.likelihoods import Gaussian, Likelihood
+from bnnp.models.base import MetaLearner, check_num_samples
 from bnnp.models.draws import Draws
 from bnnp.models.posterior import WeightPosterior
 from bnnp.network import AnyNetwork, run
 from bnnp.tasks.chunks import Pieces
 from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import Task, TaskBatch, as_columns
+from bnnp.tasks.task import Task, TaskBatch
 
 MIN_PSEUDO_NOISE = 1e-3
 SAMPLES_AT_ONCE = 2**24
@@ -53,12 +53,17 @@ class InferredWeights:
     outputs: Float[Tensor, "tasks samples points out"]
     log_density: Sequence[Float[Tensor, "tasks _samples"]] = ()
 
+    @property
+    def latent(self) -> list[Float[Tensor, "tasks samples _d _out"]]:
+        """The weights: what objectives call the latent variable."""
+        return self.weights
+
     def total_kl(self) -> Float[Tensor, "tasks"]:
         """The KL of the whole posterior: layerwise terms summed, averaged over samples of the earlier layers."""
         return torch.stack([kl.mean(1) for kl in self.kl]).sum(0)
 
 
-class AmortisedModel(nn.Module):
+class AmortisedModel(MetaLearner):
     """A network with a learnable prior over its weights and an amortised posterior for each data set.
 
     What all models of the family share; `BNNP` and `BNAM` say which network, and with which inference networks.
@@ -76,8 +81,13 @@ class AmortisedModel(nn.Module):
         make_encoder: Callable[[int, int], PointEncoder | SetEncoder],
         dtype: torch.dtype,
     ):
-        super().__init__()
         likelihood = choices.likelihood if choices.likelihood is not None else Gaussian()
+        if likelihood.numbers_an_output != 1:
+            raise ValueError(
+                f"likelihood: got {type(likelihood).__name__}, which is for neural processes; expected Gaussian, "
+                "Bernoulli or Categorical"
+            )
+        super().__init__(network.sizes[0], network.sizes[-1], likelihood)
         last_layer = choices.last_layer
         if last_layer is None:
             last_layer = "predicted" if isinstance(likelihood, Gaussian) else "pseudo"
@@ -86,16 +96,11 @@ class AmortisedModel(nn.Module):
             raise ValueError(f"min_pseudo_noise: got {choices.min_pseudo_noise}, expected a positive number")
         self.network = network
         in_size, out_size = network.sizes[0], network.sizes[-1]
-        self.likelihood = likelihood.for_outputs(out_size)
         self.prior = priors.by_name(choices.prior, network, dtype)
         self.prior.link = self.likelihood.mean
         self.last_layer = last_layer
         self.inference_sees_hidden = choices.inference_sees_hidden
-        self.columns: dict[str, list[str]] = {
-            "x": [f"x{i}" for i in range(in_size)],
-            "y": [f"y{i}" for i in range(self.y_size)],
-        }
-        self._config: dict[str, Any] = {
+        self._config = {
             "prior": choices.prior,
             "last_layer": last_layer,
             "min_pseudo_noise": choices.min_pseudo_noise,
@@ -134,8 +139,7 @@ class AmortisedModel(nn.Module):
 
         Example: `post = model.condition(x, y, num_samples=1000, seed=0)`; then `post.predict(x_new).mean`.
         """
-        if num_samples < 1:
-            raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
+        check_num_samples(num_samples)
         number = as_integer(seed)
         if chunk_size is not None:
             from bnnp.models import streaming  # it runs any model, so it cannot come first
@@ -156,12 +160,6 @@ class AmortisedModel(nn.Module):
             parts = in_parallel(infer, chunks)
         return WeightPosterior.joined(self, parts, number, len(task), context)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the model to one file; `bnnp.load(path)` gives it back."""
-        from bnnp.models import saving  # saving knows every model, so it cannot come first
-
-        return saving.save(self, path)
-
     def layer_draws(self, draws: Draws, layer: int, start: int, stop: int) -> UpdateNoise:
         """The draws for a layer's weights and for the points from number `start` up to `stop`."""
         outputs = self.network.weight_shapes[layer][1]
@@ -177,32 +175,19 @@ class AmortisedModel(nn.Module):
         return self.prior.standardiser
 
     @property
-    def dtype(self) -> torch.dtype:
-        return self.standardiser.x_shift.dtype
+    def weight_prior(self) -> priors.Prior:
+        return self.prior
 
-    @property
-    def device(self) -> torch.device:
-        return self.standardiser.x_shift.device
-
-    @property
-    def y_size(self) -> int:
-        """Number of observed columns."""
-        return self.likelihood.y_size(self.network.sizes[-1])
-
-    def checked_task(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Task:
-        """A user's data as a task that fits this model."""
-        inputs, outputs = as_columns(x, "x", self.network.sizes[0]), as_columns(y, "y", self.y_size)
-        if len(inputs) != len(outputs):
-            raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
-        self.likelihood.check(outputs)
-        return Task(inputs, outputs)
+    def summary(self) -> dict[str, object]:
+        return {
+            "network": " - ".join(str(size) for size in self.network.sizes),
+            "activation": self._config["activation"],
+            "weights": self.network.num_weights,
+            "prior": type(self.prior).__name__.lower(),
+            "learnable share of the prior": self.prior.learnability,
+        }
 
     # --- the mathematics -------------------------------------------------------------------------------------------
-
-    def prepare(self, batch: TaskBatch) -> TaskBatch:
-        """The batch in the model's own units and precision; the units are changed in the batch's precision, float64."""
-        y = self.standardiser.y(batch.y) if self.likelihood.real_valued else batch.y
-        return TaskBatch(self.standardiser.x(batch.x).to(self.dtype), y.to(self.dtype), batch.mask)
 
     def infer(
         self,
@@ -244,6 +229,12 @@ class AmortisedModel(nn.Module):
 
         result = run(self.network.program(h, _beside_samples(context.mask)), outputs)
         return InferredWeights(weights, kls, result, log_densities)
+
+    def infer_with_targets(
+        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
+    ) -> InferredWeights:
+        """Samples given all points of the tasks, with their KL to the posterior given the contexts alone."""
+        return infer_with_targets(self, context, everything, num_samples, random)
 
     def log_density(
         self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], context: TaskBatch
@@ -333,9 +324,25 @@ class AmortisedModel(nn.Module):
             sizes.append(self.network.heads * points**2)
         return max(1, *sizes)
 
-    def config(self) -> dict:
-        """Everything but the parameters, as plain values; the constructor takes it back."""
-        return {**self._config, "likelihood": self.likelihood.config()}
+
+class _Densities(Protocol):
+    """A model whose posterior has a density: an `AmortisedModel`, in chunks or not."""
+
+    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredWeights: ...
+
+    def log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> Tensor: ...
+
+
+def infer_with_targets(
+    model: _Densities, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
+) -> InferredWeights:
+    """Samples of `q(W | D)` with `KL[q(W | D) || q(W | D_c)]`.
+
+    The KL between the two posteriors has no closed form and is estimated by the samples, without bias.
+    """
+    inferred = model.infer(everything, num_samples, random)
+    log_ratio = model.log_density(inferred.weights, everything) - model.log_density(inferred.weights, context)
+    return replace(inferred, kl=[log_ratio])
 
 
 def in_canonical_order(task: Task) -> Task:

@@ -8,7 +8,8 @@ from torch.utils.checkpoint import checkpoint
 
 from bnnp._shapes import Float, Tensor
 from bnnp.gaussian import NaturalParameters, UnitPrior, UpdateNoise, natural_parameters, weight_space
-from bnnp.models.amortised import AmortisedModel, InferredWeights
+from bnnp.models.amortised import AmortisedModel, InferredWeights, infer_with_targets
+from bnnp.models.base import MetaLearner
 from bnnp.models.streaming import check_chunk_size, outputs_before
 from bnnp.network import features_of_layer, run
 from bnnp.tasks.task import TaskBatch
@@ -105,8 +106,20 @@ class InChunks:
     ) -> Float[Tensor, "tasks samples points"]:
         return self.log_likelihood(inferred.weights, context)
 
+    def infer_with_targets(
+        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
+    ) -> InferredWeights:
+        return infer_with_targets(self, context, everything, num_samples, random)
+
     def log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> Tensor:
         return self.model.log_density(weights, context)
+
+
+def in_chunks(model: MetaLearner, chunk_size: int) -> InChunks:
+    """The model with contexts in chunks, or an error where it has no sums over points to be made of parts."""
+    if not isinstance(model, AmortisedModel):
+        raise ValueError(f"chunk_size: contexts of a {type(model).__name__} cannot be given in chunks; leave it out")
+    return InChunks(model, chunk_size)
 
 
 def _take(batch: TaskBatch, rows: Tensor) -> TaskBatch:

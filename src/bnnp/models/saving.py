@@ -1,6 +1,6 @@
 """Models on disk."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,19 @@ from bnnp import likelihoods
 from bnnp._shapes import Tensor
 from bnnp.files import read_tensors, write_tensors
 from bnnp.gaussian import NaturalParameters
-from bnnp.models.amortised import AmortisedModel
+from bnnp.models.base import MetaLearner
 from bnnp.models.bnam import BNAM
 from bnnp.models.bnnp import BNNP
 from bnnp.models.posterior import WeightPosterior
 from bnnp.models.streaming import can_be_cut
 
 ZOO = "zoo:"
-CLASSES = {"BNNP": BNNP, "BNAM": BNAM}
+CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "BNAM": BNAM}
+"""What a file may hold, by name. Models that stand right of this file add themselves."""
 _SUMS = ("precision", "shift", "noise", "square")
 
 
-def save(model: AmortisedModel, path: str | Path) -> Path:
+def save(model: MetaLearner, path: str | Path) -> Path:
     """Write a model to one file: safetensors with a JSON header."""
     return write_tensors(path, "model", model.state_dict(), model_header(model))
 
@@ -81,22 +82,24 @@ def load_posterior(path: str | Path) -> WeightPosterior:
     return WeightPosterior(model, weights, kl, density, seed, points, None, last)
 
 
-def model_header(model: AmortisedModel) -> dict[str, Any]:
+def model_header(model: MetaLearner) -> dict[str, Any]:
     config = model.config()
     if not isinstance(config["activation"], str):
         raise ValueError(
             "activation: a model with an activation given as a function cannot be saved; use a name instead"
         )
-    return {
+    header = {
         "class": type(model).__name__,
         "config": config,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "prior_learnability": model.prior.learnability,
         "columns": model.columns,
     }
+    if model.weight_prior is not None:
+        header["prior_learnability"] = model.weight_prior.learnability
+    return header
 
 
-def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str) -> AmortisedModel:
+def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str) -> Any:
     """The model that a header and tensors describe, or `ValueError` where they do not fit together."""
     try:
         if header["class"] not in CLASSES:
@@ -105,9 +108,10 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
         choices = dict(header["config"])
         likelihood = likelihoods.from_config(choices.pop("likelihood"))
         model = CLASSES[header["class"]](**choices, likelihood=likelihood, dtype=dtype)
-        model.set_prior_learnability(header["prior_learnability"])
+        if model.weight_prior is not None:
+            model.weight_prior.set_learnability(header["prior_learnability"])
         columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
-        if {role: len(names) for role, names in columns.items()} != {"x": model.network.sizes[0], "y": model.y_size}:
+        if {role: len(names) for role, names in columns.items()} != {"x": model.in_size, "y": model.y_size}:
             raise ValueError("names of columns do not fit the model")
         model.columns = columns
         expected = {name: (tensor.shape, tensor.dtype) for name, tensor in model.state_dict().items()}

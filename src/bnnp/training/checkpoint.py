@@ -8,7 +8,7 @@ import torch
 
 from bnnp._shapes import Tensor
 from bnnp.files import read_tensors, write_tensors
-from bnnp.models.amortised import AmortisedModel
+from bnnp.models.base import MetaLearner
 from bnnp.models.saving import model_header, rebuild
 from bnnp.training.history import History
 
@@ -26,7 +26,7 @@ class Checkpoint:
     history: History
     recent: list[dict[str, float]]
 
-    def save(self, folder: str | Path, model: AmortisedModel, optimiser: torch.optim.Optimizer) -> Path:
+    def save(self, folder: str | Path, model: MetaLearner, optimiser: torch.optim.Optimizer) -> Path:
         state = optimiser.state_dict()["state"]
         tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
         for index, slots in state.items():
@@ -45,7 +45,7 @@ class Checkpoint:
 
 
 def restore(
-    folder: str | Path, model: AmortisedModel, optimiser: torch.optim.Optimizer, settings: dict[str, Any]
+    folder: str | Path, model: MetaLearner, optimiser: torch.optim.Optimizer, settings: dict[str, Any]
 ) -> Checkpoint | None:
     """Bring model and optimiser to the state in `folder`, or do nothing where there is none."""
     path = Path(folder) / FILE_NAME
@@ -74,7 +74,7 @@ def restore(
     return Checkpoint(header["step"], header["seconds"], header["settings"], history, header["recent"])
 
 
-def comparable(model: AmortisedModel) -> dict[str, Any]:
+def comparable(model: MetaLearner) -> dict[str, Any]:
     """What must agree between a model and a checkpoint's: all that is known before training."""
     header = model_header(model)
     likelihood = {key: value for key, value in header["config"]["likelihood"].items() if key != "noise"}

@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
 from bnnp._random import Seed, as_integer, child
-from bnnp.models.amortised import AmortisedModel
-from bnnp.models.chunked import InChunks
-from bnnp.objectives import PPAVI, Objective, Terms
+from bnnp.models.base import MetaLearner
+from bnnp.models.chunked import in_chunks
+from bnnp.objectives import NPML, PPAVI, Model, Objective, Terms
 from bnnp.priors.start import spread
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size
@@ -30,6 +30,7 @@ from bnnp.training.progress import ProgressBar
 from bnnp.training.step import NotFinite, differentiate, task_of_bad_gradient
 
 _STREAM, _NOISE, _START = 1, 2, 3
+Trained = TypeVar("Trained", bound=MetaLearner)
 Optimiser = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
 
@@ -50,16 +51,16 @@ class TrainingDiverged(ArithmeticError):
 
 
 @dataclass(frozen=True)
-class FitResult:
+class FitResult(Generic[Trained]):
     """The trained model (the one that was passed in), its history, and whether it was stopped by Ctrl-C."""
 
-    model: AmortisedModel
+    model: Trained
     history: History
     interrupted: bool = False
 
 
 def fit(
-    model: AmortisedModel,
+    model: Trained,
     tasks: TaskSource,
     *,
     objective: Objective | None = None,
@@ -73,18 +74,19 @@ def fit(
     optimiser: Optimiser = AveragedAdam,
     clip_norm: float | None = 200.0,
     prior_start: str = "spread",
-    evaluation: Callable[[AmortisedModel], Mapping[str, float]] | None = None,
+    evaluation: Callable[[Trained], Mapping[str, float]] | None = None,
     evaluate_every: int = 1000,
     record_every: int = 10,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 500,
     progress: bool = True,
     seed: Seed = 0,
-) -> FitResult:
+) -> FitResult[Trained]:
     """Train a model's prior, inference networks and likelihood on related tasks. The model is changed in place.
 
     tasks: a source of tasks, as from `bnnp.tasks.from_table`, `bnnp.tasks.from_arrays` or `bnnp.tasks.sawtooth`.
-    objective: `bnnp.objectives.PPAVI(num_samples=32)` where not given.
+    objective: where not given, `bnnp.objectives.PPAVI(num_samples=32)` for models with a prior over weights, and
+        `NPML(num_samples=32)` for neural processes.
     context_share, context_count: size of random contexts, a number or a range; a count goes before a share.
     chunk_size: infer from larger contexts in chunks of so many points, with derivatives through one of them (paper,
         App. C): memory stays bounded. `docs/large_contexts.md` says what that does to the gradient.
@@ -106,7 +108,8 @@ def fit(
     Example:
         result = bnnp.fit(model, bnnp.tasks.sawtooth(), steps=2_000, seed=0)
     """
-    objective = objective if objective is not None else PPAVI()
+    if objective is None:
+        objective = PPAVI() if model.weight_prior is not None else NPML()
     source = _checked_source(model, tasks)
     _check_counts(
         steps=steps,
@@ -116,7 +119,7 @@ def fit(
         checkpoint_every=checkpoint_every,
     )
     _check_rates(learning_rate, prior_rate, clip_norm)
-    learner = model if chunk_size is None else InChunks(model, chunk_size)
+    learner: Model = model if chunk_size is None else in_chunks(model, chunk_size)
     number = as_integer(seed)
     size = context_size(context_share, context_count)
     _prepare(model, source, prior_start, number)
@@ -177,8 +180,8 @@ class _Run:
 
     def __init__(
         self,
-        model: AmortisedModel,
-        learner: AmortisedModel | InChunks,
+        model: MetaLearner,
+        learner: Model,
         optimiser: torch.optim.Optimizer,
         history: History,
         settings: dict[str, Any],
@@ -263,16 +266,16 @@ class _Run:
             self._good = self._as_users_get_it()
 
 
-def _checked_source(model: AmortisedModel, tasks: TaskSource) -> TaskSource:
+def _checked_source(model: MetaLearner, tasks: TaskSource) -> TaskSource:
     if not isinstance(tasks, TaskSource):
         raise ValueError(
             f"tasks: got {type(tasks).__name__}, expected a task source; "
             "make one with bnnp.tasks.from_arrays([(x, y), ...])"
         )
-    if (tasks.in_size, tasks.out_size) != (model.network.sizes[0], model.y_size):
+    if (tasks.in_size, tasks.out_size) != (model.in_size, model.y_size):
         raise ValueError(
             f"tasks: got {tasks.in_size} input and {tasks.out_size} output columns, "
-            f"expected {model.network.sizes[0]} and {model.y_size} as in the model"
+            f"expected {model.in_size} and {model.y_size} as in the model"
         )
     if isinstance(tasks, Collection):
         for task in tasks.tasks:
@@ -298,7 +301,7 @@ def _check_rates(learning_rate: tuple[float, float], prior_rate: float, clip_nor
         raise ValueError(f"clip_norm: got {clip_norm!r}, expected a positive number, or None for no bound")
 
 
-def _prepare(model: AmortisedModel, source: TaskSource, prior_start: str, seed: int) -> None:
+def _prepare(model: MetaLearner, source: TaskSource, prior_start: str, seed: int) -> None:
     """Fit the standardisation and start the prior, where neither has been done before."""
     if prior_start not in ("spread", "standard"):
         raise ValueError(f"prior_start: got {prior_start!r}, expected 'spread' or 'standard'")
@@ -311,13 +314,14 @@ def _prepare(model: AmortisedModel, source: TaskSource, prior_start: str, seed: 
                 model.standardiser.take(source.units, include_y=include_y)
             else:
                 model.standardiser.fit(source.tasks, include_y=include_y, names=names)
-    if prior_start == "spread" and model.prior.is_standard() and not model.network.mixes_points:
+    prior = model.weight_prior
+    if prior_start == "spread" and prior is not None and prior.is_standard() and not prior.network.mixes_points:
         drawn = source.draw(64, generator)
         x = model.standardiser.x(torch.cat([task.x for task in drawn]).to(model.device)).to(model.dtype)
-        scale = x.new_ones(model.network.sizes[-1])
+        scale = x.new_ones(prior.network.sizes[-1])
         if model.likelihood.real_valued:
             scale = (torch.cat([task.y for task in drawn]).std(0).to(x) / model.standardiser.y_scale).to(x)
-        spread(model.prior, x, scale, generator)
+        spread(prior, x, scale, generator)
 
 
 def _described(choice: Any) -> str:
@@ -338,9 +342,10 @@ def _described(choice: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(choice))
 
 
-def _groups(model: AmortisedModel, prior_rate: float) -> list[dict[str, Any]]:
+def _groups(model: MetaLearner, prior_rate: float) -> list[dict[str, Any]]:
     """Parameters that are trained, those of the prior apart."""
-    of_prior = {id(parameter) for parameter in model.prior.parameters()}
+    prior = model.weight_prior
+    of_prior = {id(parameter) for parameter in prior.parameters()} if prior is not None else set()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in trained if id(p) in of_prior], "factor": prior_rate},
@@ -359,5 +364,5 @@ def _means(terms: Terms) -> dict[str, float]:
     return {"objective": sum(means.values()), **means}
 
 
-def _copy_of(model: AmortisedModel) -> dict[str, torch.Tensor]:
+def _copy_of(model: MetaLearner) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}

@@ -1,0 +1,107 @@
+"""What all models that learn from tasks share: the user's columns, units and precision, and the file on disk."""
+
+import abc
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import nn
+
+from bnnp._random import Seed
+from bnnp._shapes import Float, Tensor
+from bnnp.likelihoods import Likelihood
+from bnnp.priors import Prior
+from bnnp.tasks.standardise import Standardiser
+from bnnp.tasks.task import Task, TaskBatch, as_columns
+
+
+class MetaLearner(nn.Module, abc.ABC):
+    """A model that `bnnp.fit` trains on tasks: one with weights to be inferred, or a neural process.
+
+    It has what objectives ask for (`bnnp.objectives.Model`); one that lacks a part of it says so by a `ValueError`.
+    columns: the user's names of inputs and outputs.
+    """
+
+    likelihood: Likelihood
+    columns: dict[str, list[str]]
+
+    def __init__(self, in_size: int, out_size: int, likelihood: Likelihood):
+        """out_size: as many as the user says, of which the likelihood may need several numbers each."""
+        super().__init__()
+        self.in_size = in_size
+        self.likelihood = likelihood.for_outputs(likelihood.numbers_an_output * out_size)
+        self.y_size = self.likelihood.y_size(likelihood.numbers_an_output * out_size)
+        self.columns = {"x": [f"x{i}" for i in range(in_size)], "y": [f"y{i}" for i in range(self.y_size)]}
+        self._config: dict[str, Any] = {}
+
+    @property
+    @abc.abstractmethod
+    def standardiser(self) -> Standardiser: ...
+
+    @property
+    @abc.abstractmethod
+    def weight_prior(self) -> Prior | None:
+        """The prior over weights that training learns; None where there is none to hold."""
+
+    @abc.abstractmethod
+    def summary(self) -> dict[str, object]:
+        """What a reader of a model file wants to know of this kind of model, by name."""
+
+    @abc.abstractmethod
+    def condition(self, x: Any, y: Any, *, num_samples: int = 1000, seed: Seed = 0) -> Any:
+        """The posterior for one data set: something with `predict`, `functions` and `update`."""
+
+    @abc.abstractmethod
+    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Any:
+        """Samples of the latent variable given prepared contexts."""
+
+    @abc.abstractmethod
+    def infer_with_targets(
+        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
+    ) -> Any:
+        """Samples given all points of the tasks, with their KL to the posterior given the contexts alone."""
+
+    @abc.abstractmethod
+    def log_likelihood(self, latent: Any, batch: TaskBatch, /) -> Float[Tensor, "tasks samples points"]:
+        """Log-density of every point under every sample; 0 where there is no point."""
+
+    @abc.abstractmethod
+    def context_log_likelihood(self, inferred: Any, context: TaskBatch) -> Float[Tensor, "tasks samples points"]:
+        """`log_likelihood` of the contexts that the samples were inferred from."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.standardiser.x_shift.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.standardiser.x_shift.device
+
+    def checked_task(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Task:
+        """A user's data as a task that fits this model."""
+        inputs, outputs = as_columns(x, "x", self.in_size), as_columns(y, "y", self.y_size)
+        if len(inputs) != len(outputs):
+            raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
+        self.likelihood.check(outputs)
+        return Task(inputs, outputs)
+
+    def prepare(self, batch: TaskBatch) -> TaskBatch:
+        """The batch in the model's own units and precision; the units are changed in the batch's precision, float64."""
+        y = self.standardiser.y(batch.y) if self.likelihood.real_valued else batch.y
+        return TaskBatch(self.standardiser.x(batch.x).to(self.dtype), y.to(self.dtype), batch.mask)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model to one file; `bnnp.load(path)` gives it back."""
+        from bnnp.models import saving  # saving knows every model, so it cannot come first
+
+        return saving.save(self, path)
+
+    def config(self) -> dict[str, Any]:
+        """Everything but the parameters, as plain values; the constructor takes it back."""
+        return {**self._config, "likelihood": self.likelihood.config()}
+
+
+def check_num_samples(num_samples: int) -> None:
+    if num_samples < 1:
+        raise ValueError(f"num_samples: got {num_samples}, expected a positive number")

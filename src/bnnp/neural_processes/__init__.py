@@ -1,0 +1,20 @@
+"""Neural processes, the BNNP's peers: trained by the same loop, conditioned, scored and saved alike.
+
+They predict without a prior over weights that one could hold. `CNP` and `TNP` predict single targets; `NP`, `ANP` and
+`BNP` have a latent variable whose samples are functions; `ARTNP` draws functions target by target.
+"""
+
+from bnnp.models.saving import CLASSES
+from bnnp.neural_processes.base import NeuralProcess
+from bnnp.neural_processes.bayesian import BNP
+from bnnp.neural_processes.conditional import CNP
+from bnnp.neural_processes.latent import ANP, NP
+from bnnp.neural_processes.posterior import Posterior
+from bnnp.neural_processes.transformer import ARTNP, TNP
+
+PEERS = {"cnp": CNP, "np": NP, "anp": ANP, "bnp": BNP, "tnp": TNP}
+"""By name, for the command line."""
+
+CLASSES |= {peer.__name__: peer for peer in PEERS.values()}  # so that `bnnp.load` knows them
+
+__all__ = ["ANP", "ARTNP", "BNP", "CNP", "NP", "PEERS", "TNP", "NeuralProcess", "Posterior"]

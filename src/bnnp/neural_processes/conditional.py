@@ -1,0 +1,152 @@
+"""Neural processes without a latent variable: every target is predicted by itself, or after those before it."""
+
+from __future__ import annotations
+
+import abc
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
+
+import torch
+
+from bnnp._random import Seed, as_generator
+from bnnp._shapes import Float, Tensor
+from bnnp.layers import PointEncoder
+from bnnp.likelihoods import Likelihood
+from bnnp.neural_processes.aggregate import mean_of_points
+from bnnp.neural_processes.autoregressive import AutoregressivePosterior
+from bnnp.neural_processes.base import NeuralProcess
+from bnnp.neural_processes.posterior import Posterior
+from bnnp.prediction import Predictive, fill_in_blocks
+from bnnp.tasks.task import Task, TaskBatch
+
+
+@dataclass(frozen=True)
+class Represented:
+    """What objectives call the latent variable: here a function of the context, the same in every sample."""
+
+    latent: Any
+
+    def total_kl(self) -> NoReturn:
+        raise ValueError("kl: there is no latent variable, and so no KL")
+
+
+class ConditionalProcess(NeuralProcess):
+    """A representation of the context, and predictions of single targets from it.
+
+    autoregressive: whether `condition` draws functions point by point, see `AutoregressivePosterior`. Training is
+        the same.
+    """
+
+    def __init__(self, in_size: int, out_size: int, likelihood: Likelihood | None, autoregressive: bool):
+        super().__init__(in_size, out_size, likelihood)
+        self.autoregressive = autoregressive
+
+    @abc.abstractmethod
+    def represent(self, context: TaskBatch) -> Any:
+        """What predictions need of prepared contexts."""
+
+    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Represented:
+        return Represented(self.represent(context))
+
+    def infer_with_targets(
+        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
+    ) -> NoReturn:
+        raise ValueError(
+            f"objective: NPVI needs a latent variable, and a {type(self).__name__} has none; train it with "
+            "bnnp.objectives.NPML()"
+        )
+
+    def as_autoregressive(self) -> Self:
+        """A model with the same parameters, shared with this one, that draws functions point by point.
+
+        Example: `ar = tnp.as_autoregressive()`; then `ar.condition(x, y, num_samples=10).functions()`.
+        """
+        other = copy.copy(self)
+        other.autoregressive = True
+        other._config = {**self._config, "autoregressive": True}
+        return other
+
+    def posterior(self, task: Task, num_samples: int, seed: int) -> Posterior:
+        if self.autoregressive:
+            return AutoregressivePosterior(self, task, num_samples, seed)
+        with torch.no_grad():
+            return MarginalPosterior(self, task, num_samples, seed, self.represent(self.prepared(task)))
+
+
+@dataclass(frozen=True)
+class MarginalPosterior(Posterior):
+    """Predictions of single targets. All of the uncertainty is in their noise, so that there is one function: the mean.
+
+    Samples of observations have independent noise at every input.
+    """
+
+    representation: Any
+
+    def predictive(self, x: Float[Tensor, "points x"]) -> Predictive:
+        model: ConditionalProcess = self.model
+
+        def compute(_: slice, here: slice) -> Tensor:
+            return model.decode(self.representation, x[None, here])[0]
+
+        outputs = x.new_empty(1, len(x), model.numbers)
+        outputs = fill_in_blocks(outputs, compute, model.numbers_a_point(len(self.task)))
+        return Predictive(outputs.expand(self.num_samples, -1, -1), model.likelihood, model.standardiser)
+
+    def functions(self) -> NoReturn:
+        name = type(self.model).__name__
+        raise ValueError(
+            f"functions: a {name} predicts each target by itself and has no function samples; draw them point by point "
+            f"with `model.as_autoregressive()`, or use a latent neural process"
+        )
+
+
+class CNP(ConditionalProcess):
+    """The conditional neural process (Garnelo et al. 2018): predictions from the mean of the points' codes.
+
+    hidden: units of encoder and decoder.
+    likelihood: see `NeuralProcess`;  autoregressive: draw functions point by point (Bruinsma et al. 2023).
+
+    Example: `model = bnnp.neural_processes.CNP(in_size=1, out_size=1, seed=0)`
+    """
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        hidden: Sequence[int] = (128, 128),
+        activation: str = "silu",
+        likelihood: Likelihood | None = None,
+        *,
+        autoregressive: bool = False,
+        dtype: torch.dtype = torch.float32,
+        seed: Seed = 0,
+    ):
+        super().__init__(in_size, out_size, likelihood, autoregressive)
+        generator = as_generator(seed)
+        if not hidden:
+            raise ValueError(f"hidden: got {hidden}, expected at least one layer")
+        width = hidden[-1]
+        self.encoder = PointEncoder(in_size + out_size, width, hidden, activation, generator)
+        self.decoder = PointEncoder(width + in_size, self.numbers, hidden, activation, generator)
+        self._config = {
+            "in_size": in_size,
+            "out_size": out_size,
+            "hidden": list(hidden),
+            "activation": activation,
+            "autoregressive": autoregressive,
+        }
+        self.to(dtype)
+
+    def represent(self, context: TaskBatch) -> Float[Tensor, "tasks width"]:
+        return mean_of_points(self.encoder(self.points_of(context)), context.mask)
+
+    def decode(
+        self, latent: Float[Tensor, "tasks width"], x: Float[Tensor, "tasks points x"]
+    ) -> Float[Tensor, "tasks one points out"]:
+        code = latent.unsqueeze(1).expand(-1, x.shape[1], -1)
+        return self.decoder(torch.cat([code, x], dim=-1)).unsqueeze(1)
+
+    def numbers_a_point(self, context: int) -> int:
+        return max(self.decoder.network.sizes)

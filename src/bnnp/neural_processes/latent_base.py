@@ -1,0 +1,135 @@
+"""Neural processes with a latent variable, samples of which are whole functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import torch
+from torch import nn
+
+from bnnp._random import as_generator
+from bnnp._shapes import Float, Tensor
+from bnnp.layers import PointEncoder
+from bnnp.likelihoods import Likelihood
+from bnnp.network import with_bias
+from bnnp.neural_processes.aggregate import DiagonalGaussian
+from bnnp.neural_processes.base import NeuralProcess
+from bnnp.neural_processes.path import Codes, DeterministicPath
+from bnnp.neural_processes.posterior import Posterior, SampledFunction
+from bnnp.prediction import Predictive, fill_in_blocks
+from bnnp.tasks.task import Task, TaskBatch
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What users choose for any of these models."""
+
+    in_size: int
+    out_size: int
+    hidden: Sequence[int]
+    activation: str
+    latent_size: int
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Samples of the latent variable, and what a deterministic path keeps of the contexts beside them."""
+
+    z: Float[Tensor, "tasks samples latent"]
+    codes: Codes | None
+
+
+@dataclass(frozen=True)
+class InferredLatent:
+    """kl: to another posterior, where there is one to compare with."""
+
+    latent: Latent
+    kl: Float[Tensor, "tasks"] | None = None
+
+    def total_kl(self) -> Float[Tensor, "tasks"]:
+        assert self.kl is not None
+        return self.kl
+
+
+class LatentProcess(NeuralProcess):
+    """`z ~ q(z | context)`, and a network of `z`, the input and, with a deterministic path, what the input looks up."""
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        likelihood: Likelihood | None,
+        aggregation: Callable[[int, int, Sequence[int], str, torch.Generator], nn.Module],
+        heads: int | None,
+        dtype: torch.dtype,
+        generator: torch.Generator,
+    ):
+        """aggregation: makes the network from points to `q(z | points)`;  heads: of the deterministic path, if any."""
+        in_size, out_size = sizes.in_size, sizes.out_size
+        super().__init__(in_size, out_size, likelihood)
+        hidden, activation, latent_size = tuple(sizes.hidden), sizes.activation, sizes.latent_size
+        if latent_size < 1 or not hidden:
+            raise ValueError(f"hidden, latent_size: got {hidden}, {latent_size}, expected layers and a positive number")
+        seen = in_size + out_size
+        self.aggregation = aggregation(seen, latent_size, hidden, activation, generator)
+        self.path = DeterministicPath(in_size, seen, hidden, heads, activation, generator) if heads else None
+        width = latent_size + in_size + (hidden[-1] if heads else 0)
+        self.decoder = PointEncoder(width, self.numbers, hidden, activation, generator)
+        self.heads = heads
+        self._config = {**asdict(sizes), "hidden": list(hidden)}
+        self.to(dtype)
+
+    def given(self, context: TaskBatch) -> DiagonalGaussian:
+        """`q(z | context)`."""
+        return self.aggregation(self.points_of(context), context.mask)
+
+    def codes(self, context: TaskBatch) -> Codes | None:
+        return None if self.path is None else self.path.codes(context.x, self.points_of(context), context.mask)
+
+    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredLatent:
+        return InferredLatent(Latent(self.given(context).sample(num_samples, random), self.codes(context)))
+
+    def infer_with_targets(
+        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
+    ) -> InferredLatent:
+        """The latent variable is given all points; the deterministic path sees the contexts alone, as in use."""
+        both = self.given(everything)
+        latent = Latent(both.sample(num_samples, random), self.codes(context))
+        return InferredLatent(latent, both.kl(self.given(context)))
+
+    def decode(self, latent: Latent, x: Float[Tensor, "tasks points x"]) -> Float[Tensor, "tasks samples points out"]:
+        features = x
+        if self.path is not None and latent.codes is not None:
+            features = torch.cat([x, self.path(latent.codes, x)], dim=-1)
+        first, size = self.decoder.weights[0], latent.z.shape[-1]
+        of_samples, of_points = latent.z @ first[:size], with_bias(features) @ first[size:]  # each computed once
+        return self.decoder.from_first_layer(of_samples.unsqueeze(2) + of_points.unsqueeze(1))
+
+    def numbers_a_point(self, context: int) -> int:
+        return max(self.decoder.network.sizes) + (self.heads * (context + 1) if self.heads else 0)
+
+    @torch.no_grad()
+    def posterior(self, task: Task, num_samples: int, seed: int) -> LatentPosterior:
+        inferred = self.infer(self.prepared(task), num_samples, as_generator(seed))
+        return LatentPosterior(self, task, num_samples, seed, inferred.latent)
+
+
+@dataclass(frozen=True)
+class LatentPosterior(Posterior):
+    """Samples of the latent variable given a data set, each of them a function."""
+
+    latent: Latent
+
+    def predictive(self, x: Float[Tensor, "points x"]) -> Predictive:
+        model: LatentProcess = self.model
+
+        def compute(some: slice, here: slice) -> Tensor:
+            return model.decode(replace(self.latent, z=self.latent.z[:, some]), x[None, here])[0]
+
+        outputs = x.new_empty(self.num_samples, len(x), model.numbers)
+        outputs = fill_in_blocks(outputs, compute, model.numbers_a_point(len(self.task)))
+        return Predictive(outputs, model.likelihood, model.standardiser)
+
+    def functions(self) -> list[SampledFunction]:
+        alone = [replace(self.latent, z=self.latent.z[:, k : k + 1]) for k in range(self.num_samples)]
+        return [SampledFunction(replace(self, num_samples=1, latent=latent)) for latent in alone]

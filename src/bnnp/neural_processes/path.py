@@ -1,0 +1,45 @@
+"""What an input looks up in a context, by attention (Kim et al. 2019)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from bnnp._shapes import Bool, Float, Tensor
+from bnnp.layers import Attention, PointEncoder, StartToken
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The points of contexts as a deterministic path keeps them, the start token being the first."""
+
+    keys: Float[Tensor, "tasks tokens width"]
+    values: Float[Tensor, "tasks tokens width"]
+    mask: Bool[Tensor, "tasks tokens"]
+
+
+class DeterministicPath(nn.Module):
+    """Every input looks up codes of the context's points, by attention from its own place to theirs."""
+
+    def __init__(
+        self, in_size: int, seen: int, hidden: Sequence[int], heads: int, activation: str, generator: torch.Generator
+    ):
+        super().__init__()
+        width = hidden[-1]
+        self.places = PointEncoder(in_size, width, hidden, activation, generator)
+        self.contents = PointEncoder(seen, width, hidden, activation, generator)
+        self.start_key, self.start_value = StartToken(width, generator), StartToken(width, generator)
+        self.attention = Attention(width, heads, generator)
+
+    def codes(
+        self,
+        x: Float[Tensor, "tasks points x"],
+        points: Float[Tensor, "tasks points features"],
+        mask: Bool[Tensor, "tasks points"],
+    ) -> Codes:
+        keys, values = self.start_key(self.places(x)), self.start_value(self.contents(points))
+        return Codes(keys, values, StartToken.mask(mask))
+
+    def forward(self, codes: Codes, x: Float[Tensor, "tasks points x"]) -> Float[Tensor, "tasks points width"]:
+        return self.attention(self.places(x), codes.keys, codes.values, codes.mask)

@@ -1,0 +1,66 @@
+"""What a neural process says about one data set, as an object."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from bnnp._shapes import Float, Tensor
+from bnnp.prediction import Predictive
+from bnnp.tasks.task import Task, as_columns
+
+if TYPE_CHECKING:
+    from bnnp.neural_processes.base import NeuralProcess
+
+
+@dataclass(frozen=True)
+class Posterior(abc.ABC):
+    """Predictions given a data set.
+
+    task: its points, in the user's units;  num_samples, seed: of all that is drawn.
+    """
+
+    model: Any
+    task: Task
+    num_samples: int
+    seed: int
+
+    def predict(self, x: ArrayLike | Tensor) -> Predictive:
+        """Predictions at new inputs (points, in).
+
+        Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
+        """
+        model: NeuralProcess = self.model
+        inputs = as_columns(x, "x", model.in_size).to(model.device)
+        with torch.no_grad():
+            return self.predictive(model.standardiser.x(inputs).to(model.dtype))
+
+    def update(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Posterior:
+        """Predictions given more points beside the earlier ones, which are kept. This posterior stays as it is."""
+        more = self.model.checked_task(x, y)
+        both = Task(torch.cat([self.task.x, more.x]), torch.cat([self.task.y, more.y]))
+        return self.model.posterior(both, self.num_samples, self.seed)
+
+    @abc.abstractmethod
+    def predictive(self, x: Float[Tensor, "points x"]) -> Predictive:
+        """Predictions at inputs in the model's units."""
+
+    @abc.abstractmethod
+    def functions(self) -> Sequence[SampledFunction]:
+        """Drawn functions, one a sample: `fs[0](x)` gives (n, out) in NumPy, without observation noise."""
+
+
+@dataclass(frozen=True)
+class SampledFunction:
+    """One drawn function: NumPy or tensor inputs (n, in) to NumPy outputs (n, out), in the user's units."""
+
+    posterior: Posterior
+
+    def __call__(self, x: ArrayLike | Tensor) -> np.ndarray:
+        return self.posterior.predict(x).samples[0]

@@ -1,0 +1,106 @@
+"""The transformer neural process (Nguyen and Grover 2022), and how it draws functions (Bruinsma et al. 2023)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from bnnp._random import Seed, as_generator
+from bnnp._shapes import Bool, Float, Tensor
+from bnnp.layers import AttentionBlock, PointEncoder, StartToken
+from bnnp.likelihoods import Likelihood
+from bnnp.neural_processes.conditional import ConditionalProcess
+from bnnp.tasks.task import TaskBatch
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of contexts before every block, the start token being the first."""
+
+    layers: list[Float[Tensor, "tasks tokens width"]]
+    mask: Bool[Tensor, "tasks tokens"]
+
+
+class TNP(ConditionalProcess):
+    """The TNP-D: a transformer in which context points attend to each other and targets to context points.
+
+    Targets see neither each other nor themselves among the tokens, so that predictions are those of single targets, the
+    same whatever is asked for beside them. Context points do not see targets: they are read once, and predictions cost
+    attention to them.
+
+    hidden: a block of attention and a perceptron for each entry, all of the same width (the paper: three of 256, SiLU).
+    heads: of attention; they divide the width.
+    likelihood: see `NeuralProcess`. The paper trains with NPML for 50,000 steps.
+    autoregressive: draw functions target by target (the paper's AR-TNP). Training is the same, so that a trained TNP
+        does as well: `tnp.as_autoregressive()`.
+
+    Example: `model = bnnp.neural_processes.TNP(in_size=1, out_size=1, seed=0)`
+    """
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        hidden: Sequence[int] = (64, 64, 64),
+        activation: str = "silu",
+        likelihood: Likelihood | None = None,
+        *,
+        heads: int = 4,
+        autoregressive: bool = False,
+        dtype: torch.dtype = torch.float32,
+        seed: Seed = 0,
+    ):
+        super().__init__(in_size, out_size, likelihood, autoregressive)
+        generator = as_generator(seed)
+        if len(set(hidden)) != 1:
+            raise ValueError(f"hidden: got {tuple(hidden)}, expected equal widths, one a block, as in (64, 64, 64)")
+        width = hidden[0]
+        self.embedding = PointEncoder(in_size + out_size + 1, width, (width,), activation, generator)
+        self.start = StartToken(width, generator)
+        self.blocks = nn.ModuleList(AttentionBlock(width, heads, activation, generator) for _ in hidden)
+        self.norm = nn.LayerNorm(width)
+        self.head = PointEncoder(width, self.numbers, (width,), activation, generator)
+        self.width, self.heads = width, heads
+        self._config = {
+            "in_size": in_size,
+            "out_size": out_size,
+            "hidden": list(hidden),
+            "activation": activation,
+            "heads": heads,
+            "autoregressive": autoregressive,
+        }
+        self.to(dtype)
+
+    def represent(self, context: TaskBatch) -> Tokens:
+        mask = StartToken.mask(context.mask)
+        layers = [self.start(self._embed(context.x, self.likelihood.encode(context.y), 1.0))]
+        for block in list(self.blocks)[:-1]:  # what comes out of the last one is seen by nobody
+            layers.append(block(layers[-1], layers[-1], mask))
+        return Tokens(layers, mask)
+
+    def decode(self, latent: Tokens, x: Float[Tensor, "tasks points x"]) -> Float[Tensor, "tasks one points out"]:
+        columns = self.embedding.network.sizes[0] - 1 - self.in_size
+        h = self._embed(x, x.new_zeros(*x.shape[:-1], columns), 0.0)
+        for block, tokens in zip(self.blocks, latent.layers, strict=True):
+            h = block(h, tokens, latent.mask)
+        return self.head(self.norm(h)).unsqueeze(1)
+
+    def _embed(
+        self, x: Float[Tensor, "tasks points x"], y: Float[Tensor, "tasks points encoded"], is_context: float
+    ) -> Float[Tensor, "tasks points width"]:
+        flag = x.new_full((*x.shape[:-1], 1), is_context)
+        return self.embedding(torch.cat([x, y, flag], dim=-1))
+
+    def numbers_a_point(self, context: int) -> int:
+        return 4 * self.width + self.heads * (context + 1)
+
+
+def ARTNP(  # noqa: N802 (it stands for a class, as in the paper)
+    in_size: int, out_size: int, hidden: Sequence[int] = (64, 64, 64), *arguments, **choices
+) -> TNP:
+    """The AR-TNP: a TNP that draws functions target by target. It takes the arguments of `TNP`.
+
+    Example: `model = bnnp.neural_processes.ARTNP(in_size=1, out_size=1, seed=0)`
+    """
+    return TNP(in_size, out_size, hidden, *arguments, autoregressive=True, **choices)
