@@ -99,3 +99,15 @@ def test_slope_and_curvature_of_every_likelihood(name):
             lambda one, at=point: likelihood.log_prob(one.unsqueeze(0), y[at : at + 1]).sum(), f[point]
         )
         torch.testing.assert_close(root[point].mT @ root[point], -hessian)
+
+
+def test_slope_and_expected_curvature_of_a_predicted_noise():
+    """Its second derivative depends on y: what is given is the expectation, here of 400,000 draws, to 5 standard errors."""
+    likelihood = bnnp.HeteroscedasticGaussian(0.7)
+    f = torch.tensor([[0.3, -0.4]], dtype=torch.float64)
+    y = likelihood.sample(f.expand(400_000, 2), torch.Generator().manual_seed(0))
+    _, slope = by_autograd(lambda outputs: likelihood.log_prob(outputs, y), f.expand(400_000, 2).clone())
+    torch.testing.assert_close(likelihood.slope(f, y), slope)
+    fisher = slope.T @ slope / len(slope)  # the expectation of minus the second derivative
+    root = likelihood.curvature_root(f)[0]
+    torch.testing.assert_close(root.T @ root, fisher, rtol=0.03, atol=0.02)

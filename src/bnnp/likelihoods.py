@@ -185,6 +185,15 @@ class HeteroscedasticGaussian(Likelihood):
         misfit = (y - self.mean(f)) * torch.exp(-log_noise)
         return -(0.5 * misfit.square() + log_noise + 0.5 * math.log(2 * math.pi)).sum(-1)
 
+    def slope(self, f: Tensor, y: Tensor) -> Tensor:
+        misfit = (y - self.mean(f)) * torch.exp(-self.log_noise(f))
+        return torch.cat([misfit * torch.exp(-self.log_noise(f)), misfit.square() - 1], dim=-1)
+
+    def curvature_root(self, f: Tensor) -> Tensor:
+        """Of the second derivative's expectation over `y`: itself it depends on `y` and may have either sign."""
+        precision_root = torch.exp(-self.log_noise(f))
+        return torch.diag_embed(torch.cat([precision_root, torch.full_like(precision_root, math.sqrt(2))], dim=-1))
+
     def mean(self, f: Tensor) -> Tensor:
         return f[..., : f.shape[-1] // 2]
 
