@@ -104,6 +104,62 @@ def test_what_is_not_there_is_refused(toy, tmp_path, monkeypatch):
         perform("toy", "smoke")
 
 
+CHAIN = """
+from bnnp.experiment import Run
+from bnnp.files import write_atomically
+
+def runs(scale):
+    later = {f"use-{i}": Run(use, {"number": i}, needs=("train",)) for i in range(2)}
+    return later | {"train": Run(train, {"value": VALUE}, needs=NEEDS)}
+
+def train(value, folder):
+    if value < 0:
+        raise ValueError("value is negative")
+    write_atomically(folder / "models" / "a.txt", str(value))
+
+def use(number, folder):
+    return number + int((folder / "models" / "a.txt").read_text())
+
+def report(scale, results, folder):
+    return []
+"""
+
+
+@pytest.fixture
+def chain(tmp_path, monkeypatch):
+    """An experiment in which two runs need a third; gives a function that sets the third's argument and needs."""
+    folder = tmp_path / "experiments" / "chain"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder.parent))
+
+    def write(value, needs=()):
+        (folder / "run.py").write_text(CHAIN.replace("VALUE", str(value)).replace("NEEDS", repr(needs)))
+
+    return write
+
+
+def test_runs_that_need_others_come_after_them(chain, tmp_path):
+    chain(10)
+    outcome = perform("chain", "smoke", tmp_path / "out", only="use-1")
+    assert outcome.results == {"train": None, "use-1": 11}
+    chain(20)  # another argument of the run they need makes them other runs too
+    assert perform("chain", "smoke", tmp_path / "out").results == {"train": None, "use-0": 20, "use-1": 21}
+
+
+def test_runs_whose_need_failed_say_so(chain, tmp_path):
+    chain(-1)
+    outcome = perform("chain", "smoke", tmp_path / "out")
+    assert outcome.results == {}
+    assert outcome.failed["train"] == "ValueError: value is negative"
+    assert outcome.failed["use-0"] == "FileNotFoundError: needs train, which has not been done"
+
+
+def test_needs_in_a_circle_are_refused(chain, tmp_path):
+    chain(0, needs=("use-0",))
+    with pytest.raises(ValueError, match="need each other in a circle"):
+        perform("chain", "smoke", tmp_path / "out")
+
+
 @pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
 @pytest.mark.parametrize("name", experiment_names(REAL))
 def test_every_experiment_runs_at_its_smallest_scale(name, tmp_path, monkeypatch):
