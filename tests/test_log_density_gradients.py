@@ -102,7 +102,7 @@ def test_slope_and_curvature_of_every_likelihood(name):
 
 
 def test_slope_and_expected_curvature_of_a_predicted_noise():
-    """Its second derivative depends on y: what is given is the expectation, here of 400,000 draws, to 5 standard errors."""
+    """Its second derivative depends on y: what is given is the expectation, here of draws, to 5 standard errors."""
     likelihood = bnnp.HeteroscedasticGaussian(0.7)
     f = torch.tensor([[0.3, -0.4]], dtype=torch.float64)
     y = likelihood.sample(f.expand(400_000, 2), torch.Generator().manual_seed(0))

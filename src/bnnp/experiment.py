@@ -6,27 +6,39 @@ An experiment is a folder with a `run.py` that has two functions:
     report(scale, results, folder) -> [Path]   tables and figures from the results, by name
 
 A run is a function of plain arguments that returns what JSON can hold. If it has a parameter `folder`, it gets the
-folder of results there, for files that JSON cannot hold, as trained models. Runs go through joblib, so that they use all
-cores here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails
+folder of results there, for files that JSON cannot hold, as trained models. Runs go through joblib, so that they use
+all cores here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails
 loses only itself, and those that need it.
+
+At the end of this file are the few things that several experiments do alike: fixed random tests, training with a model
+kept in the folder, scores of many posteriors, tables.
 """
 
 import importlib.util
 import inspect
 import json
+import math
 import os
+import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import joblib
+import pandas as pd
 import torch
 
+from bnnp._random import child
+from bnnp.evaluation.scores import Posterior, Scores, score
 from bnnp.files import write_atomically
+from bnnp.tasks.source import TaskSource
+from bnnp.tasks.split import context_size, random_split
+from bnnp.tasks.task import Split
+from bnnp.training.fit import fit
 from bnnp.training.progress import ProgressBar
 
 SCALES = ("smoke", "small", "paper")
@@ -189,3 +201,61 @@ def _module(folder: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+# --- what several experiments do alike -------------------------------------------------------------------------------
+
+
+def fixed_tests(source: TaskSource, count: int, context_share: tuple[float, float], seed: int) -> list[Split]:
+    """Tasks and contexts that are the same whenever they are asked for."""
+    size = context_size(context_share)
+    drawn = source.draw(count, child(seed, 0))
+    return [random_split(task, size, child(seed, 1, i)) for i, task in enumerate(drawn)]
+
+
+def model_file(folder: Path, name: str) -> Path:
+    return folder / "models" / f"{name}.bnnp"
+
+
+def train(model: Any, tasks: TaskSource, folder: Path, name: str, **choices: Any) -> Any:
+    """`bnnp.fit` without a bar, the model being kept in the folder; one that was stopped goes on from there."""
+    state = folder / "models" / f"{name}-training"
+    fit(model, tasks, checkpoint=state, checkpoint_every=500, progress=False, **choices)
+    model.save(model_file(folder, name))
+    shutil.rmtree(state, ignore_errors=True)
+    return model
+
+
+def score_sets(posteriors: Sequence[Posterior], splits: Sequence[Split], y_scale: float = 1.0) -> dict[str, Any]:
+    """Scores of posteriors at the targets of their data sets, as `Scores.to_dict` has them.
+
+    y_scale: errors are multiplied by it, so that they are in original units while log-densities are per standard one.
+    """
+    pairs = zip(posteriors, splits, strict=True)
+    rows = [score(post.predict(split.target.x), split.target.y, child(0, i)) for i, (post, split) in enumerate(pairs)]
+    frame = pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)])
+    for name in ("mae", "rmse", "crps"):
+        frame[name] *= y_scale
+    return Scores(frame).to_dict()
+
+
+def mean_and_error(scores: Mapping[str, Any] | None, name: str) -> tuple[float, float]:
+    """Of a score by its name without the number of samples; not a number where there is none."""
+    for key, value in (scores or {"scores": {}})["scores"].items():
+        if key.split("@")[0] == name:
+            mean, error = value["mean"], value["standard_error"]
+            return math.nan if mean is None else mean, math.nan if error is None else error
+    return math.nan, math.nan
+
+
+def cell(scores: Mapping[str, Any] | None, name: str, digits: int = 2) -> str:
+    """A mean with its standard error, for a table; empty where there is none."""
+    mean, error = mean_and_error(scores, name)
+    if math.isnan(mean):
+        return ""
+    return f"{mean:.{digits}f}" if math.isnan(error) else f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
