@@ -20,6 +20,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -194,11 +195,13 @@ def _last_line(path: Path) -> str:
 
 
 def _module(folder: Path) -> ModuleType:
-    """The experiment's `run.py`."""
-    spec = importlib.util.spec_from_file_location(f"bnnp_experiment_{folder.name}", folder / "run.py")
+    """The experiment's `run.py`, as a package of the files beside it: `from .climate import climate` works there."""
+    name = f"bnnp_experiment_{folder.name}"
+    spec = importlib.util.spec_from_file_location(name, folder / "run.py", submodule_search_locations=[str(folder)])
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
