@@ -22,7 +22,14 @@ NAMES = {"sawtooth": "sawtooth", "heaviside": "Heaviside", "bnn": "standard BNN"
 NOISE = 0.05
 CONTEXTS = (2, 5, 10, 25)
 GRID = 128
-_PAPER = {"hidden": (64, 64), "steps": 50_000, "samples": 32, "learning_rate": (3e-3, 1e-4), "share": (0.1, 0.5)}
+_PAPER = {
+    "hidden": (64, 64),
+    "steps": 50_000,
+    "samples": 32,
+    "learning_rate": (3e-3, 1e-4),
+    "share": (0.1, 0.5),
+    "recipe": "paper",
+}
 _SMALL = {"hidden": (48, 48), "steps": 5000, "samples": 10, "learning_rate": (2e-3, 5e-5), "share": (0.02, 0.5)}
 _SMOKE = {"hidden": (6, 6), "steps": 3, "samples": 2, "learning_rate": (2e-3, 1e-4), "share": (0.1, 0.5)}
 TRAINING: dict[str, dict[str, dict[str, Any]]] = {
@@ -64,6 +71,7 @@ def learn(
     points: tuple[int, int] | None = None,
     max_noise: float | None = None,
     weight: float = 1.0,
+    recipe: str = "default",
 ) -> dict[str, Any]:
     """Train, keep the model, and measure what it has learned.
 
@@ -84,6 +92,7 @@ def learn(
         learning_rate=learning_rate,
         context_share=share,
         context_count=count,
+        recipe=recipe,
         seed=SEED,
     )
     splits = fixed_tests(source_of(process, (100, 100)), tests, (0.02, 0.5), TEST_SEED)

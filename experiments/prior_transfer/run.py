@@ -71,10 +71,22 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
     },
     "paper": {
         **{
-            name: {"steps": 100_000, "samples": 32, "learning_rate": (3e-3, 5e-5), "context_share": (0.1, 0.6)}
+            name: {
+                "steps": 100_000,
+                "samples": 32,
+                "learning_rate": (3e-3, 5e-5),
+                "context_share": (0.1, 0.6),
+                "recipe": "paper",
+            }
             for name in SOURCES
         },
-        "climate": {"steps": 250_000, "samples": 24, "learning_rate": (1e-3, 1e-5), "context_share": (0.01, 0.5)},
+        "climate": {
+            "steps": 250_000,
+            "samples": 24,
+            "learning_rate": (1e-3, 1e-5),
+            "context_share": (0.01, 0.5),
+            "recipe": "paper",
+        },
     },
 }
 PAPER_LPPD = {  # NUMBERS behind the paper's figure: pooled LPPD, standard and learned prior
@@ -142,6 +154,7 @@ def train_prior(
     folder: Path,
     max_noise: float | None = None,
     weight: float = 1.0,
+    recipe: str = "default",
 ) -> dict[str, float]:
     """Meta-learn a prior, and keep the model.
 
@@ -162,6 +175,7 @@ def train_prior(
         steps=steps,
         learning_rate=learning_rate,
         context_share=context_share,
+        recipe=recipe,
         seed=TEST_SEED,
     )
     return {"noise": model.likelihood.noise.item()}

@@ -220,10 +220,17 @@ def model_file(folder: Path, name: str) -> Path:
     return folder / "models" / f"{name}.bnnp"
 
 
-def train(model: Any, tasks: TaskSource, folder: Path, name: str, **choices: Any) -> Any:
+RECIPES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {"prior_start": "standard", "clip_norm": None, "optimiser": torch.optim.Adam},
+}
+"""How training differs between the library's defaults and the paper (`docs/training.md`)."""
+
+
+def train(model: Any, tasks: TaskSource, folder: Path, name: str, *, recipe: str = "default", **choices: Any) -> Any:
     """`bnnp.fit` without a bar, the model being kept in the folder; one that was stopped goes on from there."""
     state = folder / "models" / f"{name}-training"
-    fit(model, tasks, checkpoint=state, checkpoint_every=500, progress=False, **choices)
+    fit(model, tasks, checkpoint=state, progress=False, **RECIPES[recipe], **choices)
     model.save(model_file(folder, name))
     shutil.rmtree(state, ignore_errors=True)
     return model
