@@ -215,9 +215,9 @@ def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
 def _prior(model: bnnp.BNNP, source: Images) -> Figure:
     """Functions of the prior at 28 x 28 places; and the first three of them at 100 x 100."""
     functions = model.prior.functions(16, seed=0)
-    figure = Figure(figsize=(12, 3.2), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1.5))
-    for axes, function in zip(left.subplots(2, 8).ravel(), functions, strict=True):
+    figure = Figure(figsize=(12, 3.3), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(1, 2.9))
+    for axes, function in zip(left.subplots(4, 4).ravel(), functions, strict=True):
         _show(axes, source.to_image(function(source.coordinates)))
     left.suptitle(f"{source.side} x {source.side}", fontsize=9)
     for axes, function in zip(right.subplots(1, 3), functions, strict=False):
