@@ -60,6 +60,7 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
             "context_share": (0.05, 0.6),
             "max_noise": 0.1,
             "weight": 0.1,
+            "recipe": "standard start",
         },
         "climate": {
             "steps": 2500,
