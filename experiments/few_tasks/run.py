@@ -25,6 +25,7 @@ CONTEXT_SHARE = (0.1, 0.6)
 NOISE = 0.1
 SEEDS = (21, 42, 69, 420)
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
+_VI = {"steps": 75_000, "learning_rate": (5e-3, 1e-4), "elbo_samples": 8}
 _PAPER = {
     "seeds": SEEDS,
     "samples": 16,
@@ -34,7 +35,8 @@ _PAPER = {
     "peer_hidden": (256, 256, 256),
     "peer_steps": {"np": 500_000, "bnp": 500_000, "tnp": 50_000},
     "peer_rate": (1e-4, 1e-5),  # that of the TNP is not in the text
-    "vi": {"steps": 75_000, "learning_rate": (5e-3, 1e-4), "elbo_samples": 8},
+    "vi": {"mfvi": _VI, "givi": _VI},
+    "vi_repeats": len(SEEDS),
     "vi_noises": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8),
     "scored": 1000,
     "ar_scored": 1000,
@@ -45,10 +47,14 @@ _SMALL = _PAPER | {
     "samples": 8,
     "recipe": "default",
     "peer_hidden": (128, 128, 128),
-    "peer_steps": {"np": 800, "bnp": 800, "tnp": 800},
+    "peer_steps": {"np": 600, "bnp": 600, "tnp": 600},
     "peer_rate": (1e-3, 1e-5),
-    "vi": {"steps": 1500, "learning_rate": (1e-2, 1e-4), "elbo_samples": 8},
-    "vi_noises": (0.2, 0.4, 0.6),
+    "vi": {
+        "mfvi": {"steps": 4000, "learning_rate": (5e-3, 1e-4)},
+        "givi": {"steps": 600, "learning_rate": (1e-2, 1e-4)},
+    },
+    "vi_repeats": 1,
+    "vi_noises": (0.3, 0.6),
     "ar_scored": 20,
     "ar_targets": 60,
 }
@@ -68,7 +74,8 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "peer_hidden": (8, 8),
             "peer_steps": {"np": 3, "bnp": 3, "tnp": 3},
             "peer_rate": (1e-4, 1e-5),
-            "vi": {"steps": 3},
+            "vi": {"mfvi": {"steps": 3}, "givi": {"steps": 3}},
+            "vi_repeats": 1,
             "vi_noises": (0.2, 0.4),
             "scored": 10,
             "ar_scored": 3,
@@ -151,9 +158,12 @@ def runs(scale: str) -> dict[str, Run]:
                 )
         for method in ("mfvi", "givi"):
             for noise in choices["vi_noises"]:
-                keys = ("hidden", "inducing", "seeds", "vi", "scored")
+                keys = ("hidden", "inducing", "scored")
                 planned[f"{data}-{method}-{noise}"] = Run(
-                    fit_bnn, {"data": data, "method": method, "noise": noise} | {k: choices[k] for k in keys}
+                    fit_bnn,
+                    {"data": data, "method": method, "noise": noise, "repeats": choices["vi_repeats"]}
+                    | {"effort": choices["vi"][method]}
+                    | {k: choices[k] for k in keys},
                 )
     return planned
 
@@ -282,8 +292,8 @@ def fit_bnn(
     noise: float,
     hidden: tuple[int, ...],
     inducing: int,
-    seeds: tuple[int, ...],
-    vi: dict[str, Any],
+    repeats: int,
+    effort: dict[str, Any],
     scored: int,
 ) -> dict[str, Any]:
     """A BNN under the standard prior, fitted to the test's context alone; repeats side by side.
@@ -295,14 +305,14 @@ def fit_bnn(
     posteriors = infer_many(
         model.prior,
         model.network,
-        [found.test.context] * len(seeds),
+        [found.test.context] * repeats,
         method=GIVI(inducing) if method == "givi" else GaussianVI("mfvi"),
         likelihood=bnnp.Gaussian(noise, learnable=False),
         num_samples=scored,
-        effort=Effort(**vi),
-        seed=seeds[0],
+        effort=Effort(**effort),
+        seed=SEEDS[0],
     )
-    scores = score_sets(posteriors, [found.test] * len(seeds), found.y_scale)
+    scores = score_sets(posteriors, [found.test] * repeats, found.y_scale)
     return {"scores": scores, "bound": float(np.mean([post.diagnostics.bound for post in posteriors]))}
 
 

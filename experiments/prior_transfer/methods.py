@@ -24,8 +24,8 @@ Settings = dict[str, dict[str, Any]]
 _VI = {"effort": {"steps": 75_000, "learning_rate": (5e-3, 1e-4), "elbo_samples": 8}, "samples": 1000}
 _MAP = 5000  # steps to the mode from which the authors' chains start; the text does not say how many
 PAPER: Settings = {
-    # with the stated rate of 1e-2 (5e-3 for the climate) the path of plain steps is not finite, so the library's rate is
-    # taken: the reciprocal of the largest curvature
+    # with the stated rate of 1e-2 (5e-3 for the climate) the path of plain steps is not finite, so the library's rate
+    # is taken: the reciprocal of the largest curvature
     "swag": {
         "record": {"updates": 100, "every": 25, "rank": 64},
         "effort": {"steps": 5000, "learning_rate": (5e-3, 5e-3)},

@@ -113,7 +113,8 @@ def perform(
         joblib.parallel_config(backend=backend, n_jobs=workers),
     ):
         for wave in _waves(planned, wanted):
-            calls = [joblib.delayed(_perform_one)(folder / name, scale, key, place, workers) for key in wave]
+            at_once = len(wave) if workers < 0 else min(workers, len(wave))
+            calls = [joblib.delayed(_perform_one)(folder / name, scale, key, place, at_once) for key in wave]
             for _ in joblib.Parallel(return_as="generator_unordered")(calls):
                 bar.advance()
     results = {key: _done(place, key, planned) for key in planned}
@@ -123,11 +124,14 @@ def perform(
     return Outcome(found, failed, files)
 
 
-def _perform_one(folder: Path, scale: str, key: str, place: Path, workers: int) -> None:
-    """In a process of its own; the experiment is loaded there anew, since functions of a folder cannot be sent."""
+def _perform_one(folder: Path, scale: str, key: str, place: Path, at_once: int) -> None:
+    """In a process of its own; the experiment is loaded there anew, since functions of a folder cannot be sent.
+
+    at_once: runs side by side; each has one thread then, and one by itself has all.
+    """
     planned = _module(folder).runs(scale)
     run = planned[key]
-    if workers > 1:
+    if at_once > 1:
         torch.set_num_threads(1)
     start = time.perf_counter()
     _error_file(place, key).unlink(missing_ok=True)
