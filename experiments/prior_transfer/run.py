@@ -63,7 +63,7 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
             "recipe": "standard start",
         },
         "climate": {
-            "steps": 2500,
+            "steps": 2000,
             "samples": 8,
             "learning_rate": (1e-3, 1e-5),
             "context_share": (0.01, 0.5),
