@@ -387,6 +387,8 @@ def _wins(process: str, scale: str, results: Mapping[str, Any], part: str) -> st
             for m in _methods(process, scale, results)
         }
         complete = {m: pair for m, pair in pairs.items() if not np.isnan(pair).any()}
+        if not complete:
+            continue
         lost = [LABELS[m] for m, (standard, learned) in complete.items() if sign * (learned - standard) <= 0]
         text = f"- {score}: the learned prior is better for {len(complete) - len(lost)} of {len(complete)} methods"
         lines.append(text + (f"; not for {', '.join(lost)}" if lost else ""))
