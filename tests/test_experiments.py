@@ -6,8 +6,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import bnnp
 from bnnp.cli import app
-from bnnp.experiment import FOLDER_VARIABLE, experiment_names, perform
+from bnnp.experiment import (
+    FOLDER_VARIABLE,
+    cell,
+    experiment_names,
+    fixed_tests,
+    markdown_table,
+    mean_and_error,
+    model_file,
+    perform,
+    score_sets,
+    train,
+)
 
 REAL = Path(__file__).parents[1] / "experiments"
 
@@ -158,6 +170,36 @@ def test_needs_in_a_circle_are_refused(chain, tmp_path):
     chain(0, needs=("use-0",))
     with pytest.raises(ValueError, match="need each other in a circle"):
         perform("chain", "smoke", tmp_path / "out")
+
+
+def test_fixed_tests_are_the_same_whenever_asked_for():
+    source = bnnp.tasks.sawtooth(points=(20, 20))
+    first, again = (fixed_tests(source, 3, (0.1, 0.5), 7) for _ in range(2))
+    assert [split.context.x.tolist() for split in first] == [split.context.x.tolist() for split in again]
+    assert all(2 <= len(split.context) <= 10 for split in first)
+
+
+def test_a_trained_model_is_kept_and_its_scores_are_those_of_evaluate(tmp_path):
+    source = bnnp.tasks.sawtooth(points=(12, 12))
+    model = train(bnnp.BNNP(1, 1, (4,), seed=0), source, tmp_path, "saw", steps=2, recipe="paper")
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["saw.bnnp"]
+    splits = fixed_tests(source, 3, (0.3, 0.5), 0)
+    loaded = bnnp.load(model_file(tmp_path, "saw"))
+    posts = [loaded.condition(s.context.x, s.context.y, num_samples=7, seed=i) for i, s in enumerate(splits)]
+    scores = score_sets(posts, splits, y_scale=3.0)
+    pairs = zip(posts, splits, strict=True)
+    by_hand = [float(abs(post.predict(s.target.x).mean - s.target.y.numpy()).mean()) for post, s in pairs]
+    assert scores["per_task"]["mae"] == pytest.approx([3 * value for value in by_hand])
+    assert "pooled_lppd@7" in scores["scores"]
+    mean, error = mean_and_error(scores, "mae")
+    assert mean == pytest.approx(3 * sum(by_hand) / 3)
+    assert cell(scores, "mae", 1) == f"{mean:.1f} ± {error:.1f}"
+    assert cell(scores, "nothing") == cell(None, "mae") == ""
+    assert model.likelihood.noise.item() == pytest.approx(loaded.likelihood.noise.item())
+
+
+def test_tables():
+    assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
 @pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
