@@ -461,13 +461,14 @@ def _demonstration(data: Climate, model: bnnp.BNNP) -> Figure:
     for axes, (title, places, values) in zip(panels, shown, strict=True):
         _map(figure, axes, places, values, "mm")
         axes.set_title(f"{title}, {task.name}" if title == "truth" else title, fontsize=9)
-        axes.set(xlim=(task.x[:, 0].min() - 0.1, task.x[:, 0].max() + 0.1))
-        axes.set(ylim=(task.x[:, 1].min() - 0.1, task.x[:, 1].max() + 0.1))
+        (west, south), (east, north) = task.x[:, :2].numpy().min(0) - 0.1, task.x[:, :2].numpy().max(0) + 0.1
+        axes.set(xlim=(west, east), ylim=(south, north))
     return figure
 
 
 def _map(figure: Figure, axes: Any, places: Any, values: np.ndarray, label: str) -> None:
-    drawn = axes.scatter(places.x[:, 0], places.x[:, 1], c=values, s=28, marker="s", cmap="viridis")
+    longitude, latitude = places.x[:, :2].numpy().T
+    drawn = axes.scatter(longitude, latitude, c=values, s=28, marker="s", cmap="viridis")
     figure.colorbar(drawn, ax=axes, label=label)
     axes.set_xticks([])
     axes.set_yticks([])
