@@ -66,7 +66,7 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
             "steps": 2000,
             "samples": 8,
             "learning_rate": (1e-3, 1e-5),
-            "context_share": (0.01, 0.5),
+            "context_share": (0.0, 0.25),  # small ones, since what the prior draws is trained by them
             "max_noise": 0.3,
         },
     },
