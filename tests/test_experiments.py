@@ -6,8 +6,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import bnnp
 from bnnp.cli import app
-from bnnp.experiment import FOLDER_VARIABLE, experiment_names, perform
+from bnnp.experiment import (
+    FOLDER_VARIABLE,
+    cell,
+    experiment_names,
+    fixed_tests,
+    markdown_table,
+    mean_and_error,
+    model_file,
+    perform,
+    score_sets,
+    train,
+)
 
 REAL = Path(__file__).parents[1] / "experiments"
 
@@ -102,6 +114,92 @@ def test_what_is_not_there_is_refused(toy, tmp_path, monkeypatch):
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match="go to a clone of the repository"):
         perform("toy", "smoke")
+
+
+CHAIN = """
+from bnnp.experiment import Run
+from bnnp.files import write_atomically
+
+def runs(scale):
+    later = {f"use-{i}": Run(use, {"number": i}, needs=("train",)) for i in range(2)}
+    return later | {"train": Run(train, {"value": VALUE}, needs=NEEDS)}
+
+def train(value, folder):
+    if value < 0:
+        raise ValueError("value is negative")
+    write_atomically(folder / "models" / "a.txt", str(value))
+
+def use(number, folder):
+    return number + int((folder / "models" / "a.txt").read_text())
+
+def report(scale, results, folder):
+    return []
+"""
+
+
+@pytest.fixture
+def chain(tmp_path, monkeypatch):
+    """An experiment in which two runs need a third; gives a function that sets the third's argument and needs."""
+    folder = tmp_path / "experiments" / "chain"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder.parent))
+
+    def write(value, needs=()):
+        (folder / "run.py").write_text(CHAIN.replace("VALUE", str(value)).replace("NEEDS", repr(needs)))
+
+    return write
+
+
+def test_runs_that_need_others_come_after_them(chain, tmp_path):
+    chain(10)
+    outcome = perform("chain", "smoke", tmp_path / "out", only="use-1")
+    assert outcome.results == {"train": None, "use-1": 11}
+    chain(20)  # another argument of the run they need makes them other runs too
+    assert perform("chain", "smoke", tmp_path / "out").results == {"train": None, "use-0": 20, "use-1": 21}
+
+
+def test_runs_whose_need_failed_say_so(chain, tmp_path):
+    chain(-1)
+    outcome = perform("chain", "smoke", tmp_path / "out")
+    assert outcome.results == {}
+    assert outcome.failed["train"] == "ValueError: value is negative"
+    assert outcome.failed["use-0"] == "FileNotFoundError: needs train, which has not been done"
+
+
+def test_needs_in_a_circle_are_refused(chain, tmp_path):
+    chain(0, needs=("use-0",))
+    with pytest.raises(ValueError, match="need each other in a circle"):
+        perform("chain", "smoke", tmp_path / "out")
+
+
+def test_fixed_tests_are_the_same_whenever_asked_for():
+    source = bnnp.tasks.sawtooth(points=(20, 20))
+    first, again = (fixed_tests(source, 3, (0.1, 0.5), 7) for _ in range(2))
+    assert [split.context.x.tolist() for split in first] == [split.context.x.tolist() for split in again]
+    assert all(2 <= len(split.context) <= 10 for split in first)
+
+
+def test_a_trained_model_is_kept_and_its_scores_are_those_of_evaluate(tmp_path):
+    source = bnnp.tasks.sawtooth(points=(12, 12))
+    model = train(bnnp.BNNP(1, 1, (4,), seed=0), source, tmp_path, "saw", steps=2, recipe="paper")
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["saw.bnnp"]
+    splits = fixed_tests(source, 3, (0.3, 0.5), 0)
+    loaded = bnnp.load(model_file(tmp_path, "saw"))
+    posts = [loaded.condition(s.context.x, s.context.y, num_samples=7, seed=i) for i, s in enumerate(splits)]
+    scores = score_sets(posts, splits, y_scale=3.0)
+    pairs = zip(posts, splits, strict=True)
+    by_hand = [float(abs(post.predict(s.target.x).mean - s.target.y.numpy()).mean()) for post, s in pairs]
+    assert scores["per_task"]["mae"] == pytest.approx([3 * value for value in by_hand])
+    assert "pooled_lppd@7" in scores["scores"]
+    mean, error = mean_and_error(scores, "mae")
+    assert mean == pytest.approx(3 * sum(by_hand) / 3)
+    assert cell(scores, "mae", 1) == f"{mean:.1f} ± {error:.1f}"
+    assert cell(scores, "nothing") == cell(None, "mae") == ""
+    assert model.likelihood.noise.item() == pytest.approx(loaded.likelihood.noise.item())
+
+
+def test_tables():
+    assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
 @pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")

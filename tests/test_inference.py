@@ -10,7 +10,7 @@ import torch
 import bnnp
 import reference
 from bnnp.evaluation import evidence
-from bnnp.inference import GIVI, HMC, NUTS, SGHMC, SGLD, Effort, GaussianVI, infer_many
+from bnnp.inference import GIVI, HMC, NUTS, SGHMC, SGLD, Effort, GaussianVI, SingleTaskBNNP, infer_many
 from bnnp.inference.chains import Chain, Sampler
 from bnnp.inference.infer import METHODS
 from bnnp.inference.mcmc import leapfrog
@@ -407,3 +407,14 @@ def test_bad_input_to_infer_is_refused():
     with pytest.raises(ValueError, match="givi needs a prior that keeps the units"):
         bnnp.infer(layerwise.prior, layerwise.network, x, y, method=GIVI(3))
     assert isinstance(METHODS["mfvi"], GaussianVI)
+
+
+def test_fine_tuning_starts_at_the_trained_model():
+    model = bnnp.BNNP(1, 1, (4,), likelihood=bnnp.Gaussian(0.2), seed=3)
+    x = np.linspace(-1, 1, 6)[:, None]
+    effort = Effort(steps=1, learning_rate=(1e-9, 1e-9))
+    options = {"likelihood": model.likelihood, "num_samples": 2000, "effort": effort, "seed": 0}
+    (tuned,) = infer_many(model.prior, model.network, [(x, x**2)], method=SingleTaskBNNP(start=model), **options)
+    expected = model.condition(x, x**2, num_samples=2000, seed=1).predict(x)
+    spread = expected.function_std / np.sqrt(2000)  # the means of 2000 draws differ by 1.4 of it on average
+    assert np.abs((tuned.predict(x).mean - expected.mean) / spread).max() < 7

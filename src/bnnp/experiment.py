@@ -5,26 +5,41 @@ An experiment is a folder with a `run.py` that has two functions:
     runs(scale) -> dict[str, Run]              what is to be run, by name
     report(scale, results, folder) -> [Path]   tables and figures from the results, by name
 
-A run is a function of plain arguments that returns what JSON can hold. Runs go through joblib, so that they use all
-cores here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails
-loses only itself.
+A run is a function of plain arguments that returns what JSON can hold. If it has a parameter `folder`, it gets the
+folder of results there, for files that JSON cannot hold, as trained models. Runs go through joblib, so that they use
+all cores here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails
+loses only itself, and those that need it.
+
+At the end of this file are the few things that several experiments do alike: fixed random tests, training with a model
+kept in the folder, scores of many posteriors, tables.
 """
 
 import importlib.util
+import inspect
 import json
+import math
 import os
+import shutil
+import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import joblib
+import pandas as pd
 import torch
 
+from bnnp._random import child
+from bnnp.evaluation.scores import Posterior, Scores, score
 from bnnp.files import write_atomically
+from bnnp.tasks.source import TaskSource
+from bnnp.tasks.split import context_size, random_split
+from bnnp.tasks.task import Split
+from bnnp.training.fit import fit
 from bnnp.training.progress import ProgressBar
 
 SCALES = ("smoke", "small", "paper")
@@ -33,10 +48,14 @@ FOLDER_VARIABLE = "BNNP_EXPERIMENTS"
 
 @dataclass(frozen=True)
 class Run:
-    """A call of `function` with `arguments`, which JSON can hold."""
+    """A call of `function` with `arguments`, which JSON can hold.
+
+    needs: names of the runs that must have been done before, since this one uses the files they leave.
+    """
 
     function: Callable[..., Any]
     arguments: Mapping[str, Any]
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +96,8 @@ def perform(
 ) -> Outcome:
     """Do the runs of an experiment that are not done yet, and report.
 
-    out: a folder for results; `experiments/NAME/results/SCALE` if not given.  only: runs whose name contains this.
+    out: a folder for results; `experiments/NAME/results/SCALE` if not given.
+    only: runs whose name contains this, and those they need.
     """
     folder = experiments_folder()
     if name not in experiment_names(folder):
@@ -86,44 +106,84 @@ def perform(
         raise ValueError(f"scale: got {scale!r}, expected one of {', '.join(SCALES)}")
     place = folder / name / "results" / scale if out is None else out
     planned = _module(folder / name).runs(scale)
-    wanted = [key for key, run in planned.items() if only in key and _done(place, key, run) is None]
-    calls = [joblib.delayed(_perform_one)(folder / name, scale, key, place, workers) for key in wanted]
+    chosen = _with_needs(planned, [key for key in planned if only in key])
+    wanted = [key for key in chosen if _done(place, key, planned) is None]
     with (
         ProgressBar(len(planned), len(planned) - len(wanted), enabled=progress, label=name) as bar,
         joblib.parallel_config(backend=backend, n_jobs=workers),
     ):
-        for _ in joblib.Parallel(return_as="generator_unordered")(calls):
-            bar.advance()
-    results = {key: _done(place, key, run) for key, run in planned.items()}
+        for wave in _waves(planned, wanted):
+            at_once = len(wave) if workers < 0 else min(workers, len(wave))
+            calls = [joblib.delayed(_perform_one)(folder / name, scale, key, place, at_once) for key in wave]
+            for _ in joblib.Parallel(return_as="generator_unordered")(calls):
+                bar.advance()
+    results = {key: _done(place, key, planned) for key in planned}
     failed = {key: _last_line(_error_file(place, key)) for key in planned if _error_file(place, key).exists()}
     found = {key: record["result"] for key, record in results.items() if record is not None}
     files = list(_module(folder / name).report(scale, found, place)) if found else []
     return Outcome(found, failed, files)
 
 
-def _perform_one(folder: Path, scale: str, key: str, place: Path, workers: int) -> None:
-    """In a process of its own; the experiment is loaded there anew, since functions of a folder cannot be sent."""
-    run = _module(folder).runs(scale)[key]
-    if workers > 1:
+def _perform_one(folder: Path, scale: str, key: str, place: Path, at_once: int) -> None:
+    """In a process of its own; the experiment is loaded there anew, since functions of a folder cannot be sent.
+
+    at_once: runs side by side; each has one thread then, and one by itself has all.
+    """
+    planned = _module(folder).runs(scale)
+    run = planned[key]
+    if at_once > 1:
         torch.set_num_threads(1)
     start = time.perf_counter()
     _error_file(place, key).unlink(missing_ok=True)
     try:
-        result = run.function(**run.arguments)
+        missing = [need for need in run.needs if _done(place, need, planned) is None]
+        if missing:
+            raise FileNotFoundError(f"needs {', '.join(missing)}, which has not been done")
+        wants_folder = "folder" in inspect.signature(run.function).parameters
+        result = run.function(**run.arguments, **({"folder": place} if wants_folder else {}))
     except Exception:  # one run's error must not end the others; it is kept, and told at the end
         write_atomically(_error_file(place, key), traceback.format_exc())
         return
-    record = {"arguments": dict(run.arguments), "seconds": time.perf_counter() - start, "result": result}
+    record = {**_identity(planned, key), "seconds": time.perf_counter() - start, "result": result}
     write_atomically(_file(place, key), json.dumps(record, indent=1))
 
 
-def _done(place: Path, key: str, run: Run) -> dict | None:
+def _done(place: Path, key: str, planned: Mapping[str, Run]) -> dict | None:
     """What an earlier run with the same arguments has left."""
     path = _file(place, key)
     if not path.exists():
         return None
     record = json.loads(path.read_text())
-    return record if record["arguments"] == json.loads(json.dumps(dict(run.arguments))) else None
+    wanted = json.loads(json.dumps(_identity(planned, key)))
+    return record if {name: record.get(name) for name in wanted} == wanted else None
+
+
+def _identity(planned: Mapping[str, Run], key: str) -> dict[str, Any]:
+    """What makes a run another one: its own arguments, and those of the runs it needs."""
+    run = planned[key]
+    needs = {need: _identity(planned, need) for need in run.needs}
+    return {"arguments": dict(run.arguments)} | ({"needs": needs} if needs else {})
+
+
+def _with_needs(planned: Mapping[str, Run], keys: list[str]) -> list[str]:
+    """These runs and all that they need, in the order they are planned in."""
+    found, open_ = set(keys), list(keys)
+    while open_:
+        new = [need for need in planned[open_.pop()].needs if need not in found]
+        found.update(new)
+        open_ += new
+    return [key for key in planned if key in found]
+
+
+def _waves(planned: Mapping[str, Run], wanted: list[str]) -> Iterator[list[str]]:
+    """Runs that can go side by side, wave after wave: none needs another of its own or a later wave."""
+    left = list(wanted)
+    while left:
+        wave = [key for key in left if not set(planned[key].needs) & set(left)]
+        if not wave:
+            raise ValueError(f"runs: {', '.join(left)} need each other in a circle")
+        yield wave
+        left = [key for key in left if key not in wave]
 
 
 def _file(place: Path, key: str) -> Path:
@@ -139,10 +199,78 @@ def _last_line(path: Path) -> str:
 
 
 def _module(folder: Path) -> ModuleType:
-    """The experiment's `run.py`."""
-    spec = importlib.util.spec_from_file_location(f"bnnp_experiment_{folder.name}", folder / "run.py")
+    """The experiment's `run.py`, as a package of the files beside it: `from .climate import climate` works there."""
+    name = f"bnnp_experiment_{folder.name}"
+    spec = importlib.util.spec_from_file_location(name, folder / "run.py", submodule_search_locations=[str(folder)])
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+# --- what several experiments do alike -------------------------------------------------------------------------------
+
+
+def fixed_tests(source: TaskSource, count: int, context_share: tuple[float, float], seed: int) -> list[Split]:
+    """Tasks and contexts that are the same whenever they are asked for."""
+    size = context_size(context_share)
+    drawn = source.draw(count, child(seed, 0))
+    return [random_split(task, size, child(seed, 1, i)) for i, task in enumerate(drawn)]
+
+
+def model_file(folder: Path, name: str) -> Path:
+    return folder / "models" / f"{name}.bnnp"
+
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "standard start": {"prior_start": "standard"},
+    "paper": {"prior_start": "standard", "clip_norm": None, "optimiser": torch.optim.Adam},
+}
+"""How training differs between the library's defaults and the paper (`docs/training.md`)."""
+
+
+def train(model: Any, tasks: TaskSource, folder: Path, name: str, *, recipe: str = "default", **choices: Any) -> Any:
+    """`bnnp.fit` without a bar, the model being kept in the folder; one that was stopped goes on from there."""
+    state = folder / "models" / f"{name}-training"
+    fit(model, tasks, checkpoint=state, progress=False, **RECIPES[recipe], **choices)
+    model.save(model_file(folder, name))
+    shutil.rmtree(state, ignore_errors=True)
+    return model
+
+
+def score_sets(posteriors: Sequence[Posterior], splits: Sequence[Split], y_scale: float = 1.0) -> dict[str, Any]:
+    """Scores of posteriors at the targets of their data sets, as `Scores.to_dict` has them.
+
+    y_scale: errors are multiplied by it, so that they are in original units while log-densities are per standard one.
+    """
+    pairs = zip(posteriors, splits, strict=True)
+    rows = [score(post.predict(split.target.x), split.target.y, child(0, i)) for i, (post, split) in enumerate(pairs)]
+    frame = pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)])
+    for name in ("mae", "rmse", "crps"):
+        frame[name] *= y_scale
+    return Scores(frame).to_dict()
+
+
+def mean_and_error(scores: Mapping[str, Any] | None, name: str) -> tuple[float, float]:
+    """Of a score by its name without the number of samples; not a number where there is none."""
+    for key, value in (scores or {"scores": {}})["scores"].items():
+        if key.split("@")[0] == name:
+            mean, error = value["mean"], value["standard_error"]
+            return math.nan if mean is None else mean, math.nan if error is None else error
+    return math.nan, math.nan
+
+
+def cell(scores: Mapping[str, Any] | None, name: str, digits: int = 2) -> str:
+    """A mean with its standard error, for a table; empty where there is none."""
+    mean, error = mean_and_error(scores, name)
+    if math.isnan(mean):
+        return ""
+    return f"{mean:.{digits}f}" if math.isnan(error) else f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"

@@ -19,9 +19,11 @@ class SingleTaskBNNP(Variational):
     """Inference networks for each data set, trained by the evidence lower bound; the prior and the noise are fixed.
 
     inference_hidden: units of the inference networks; those of the network where not given.
+    start: a trained model whose inference networks they start as, in place of random ones (fine-tuning).
     """
 
     inference_hidden: tuple[int, ...] | None = None
+    start: BNNP | None = None
 
     def approximation(self, target: Target, generator: torch.Generator) -> BNNP:
         """One model, whose inference networks have weights of their own for every data set, on a leading axis."""
@@ -67,6 +69,8 @@ class SingleTaskBNNP(Variational):
             for own, given in zip(model.prior.blocks, target.prior.blocks, strict=True):
                 for mine, theirs in zip(own.children(), given.children(), strict=True):
                     mine.assign(theirs())  # pyright: ignore
+        if self.start is not None:
+            model.layers.load_state_dict(self.start.layers.state_dict())
         model.set_prior_learnability(0)
         model.likelihood.requires_grad_(False)
         return model

@@ -1,0 +1,424 @@
+"""Can a prior that is free only in part learn from few data sets? (Paper, section 4.4.)"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+import bnnp
+from bnnp.experiment import Run, markdown_table, score_sets, train
+from bnnp.files import write_atomically
+from bnnp.inference import GIVI, Effort, GaussianVI, infer_many
+from bnnp.plots import save_figure
+from bnnp.tasks.source import Collection, collect
+from bnnp.tasks.task import Split
+
+NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
+PEERS = {"np": bnnp.neural_processes.NP, "bnp": bnnp.neural_processes.BNP, "tnp": bnnp.neural_processes.TNP}
+LABELS = {"mfvi": "MFVI", "givi": "GIVI", "np": "NP", "bnp": "BNP", "tnp": "AR-TNP", "tnp-marginals": "TNP, marginals"}
+CONTEXT_SHARE = (0.1, 0.6)
+NOISE = 0.1
+SEEDS = (21, 42, 69, 420)
+TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
+_VI = {"steps": 75_000, "learning_rate": (5e-3, 1e-4), "elbo_samples": 8}
+_PAPER = {
+    "seeds": SEEDS,
+    "samples": 16,
+    "points_share": 1.0,
+    "recipe": "paper",
+    "steps": 100_000,
+    "peer_hidden": (256, 256, 256),
+    "peer_steps": {"np": 500_000, "bnp": 500_000, "tnp": 50_000},
+    "peer_rate": (1e-4, 1e-5),  # that of the TNP is not in the text
+    "vi": {"mfvi": _VI, "givi": _VI},
+    "vi_repeats": len(SEEDS),
+    "vi_noises": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8),
+    "scored": 1000,
+    "ar_scored": 1000,
+    "ar_targets": None,
+}
+_SMALL = _PAPER | {
+    "seeds": SEEDS[:2],
+    "samples": 8,
+    "recipe": "default",
+    "peer_hidden": (128, 128, 128),
+    "peer_steps": {"np": 600, "bnp": 600, "tnp": 600},
+    "peer_rate": (1e-3, 1e-5),
+    "vi": {
+        "mfvi": {"steps": 4000, "learning_rate": (5e-3, 1e-4)},
+        "givi": {"steps": 600, "learning_rate": (1e-2, 1e-4)},
+    },
+    "vi_repeats": 1,
+    "vi_noises": (0.3, 0.6),
+    "ar_scored": 20,
+    "ar_targets": 60,
+}
+SCALES: dict[str, dict[str, dict[str, Any]]] = {
+    "smoke": {
+        "invented": {
+            "hidden": (6, 6),
+            "batch_size": 2,
+            "learnabilities": (0.0, 0.5, 1.0),
+            "learning_rate": (5e-4, 5e-5),
+            "inducing": 5,
+            "seeds": SEEDS[:1],
+            "samples": 2,
+            "points_share": 0.5,
+            "recipe": "default",
+            "steps": 3,
+            "peer_hidden": (8, 8),
+            "peer_steps": {"np": 3, "bnp": 3, "tnp": 3},
+            "peer_rate": (1e-4, 1e-5),
+            "vi": {"mfvi": {"steps": 3}, "givi": {"steps": 3}},
+            "vi_repeats": 1,
+            "vi_noises": (0.2, 0.4),
+            "scored": 10,
+            "ar_scored": 3,
+            "ar_targets": 5,
+        }
+    },
+    "small": {
+        "abalone": _SMALL
+        | {
+            "hidden": (64, 64, 64),
+            "batch_size": 2,
+            "learnabilities": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+            "learning_rate": (2e-3, 5e-5),
+            "inducing": 64,
+            "points_share": 0.2,
+            "steps": 600,
+        },
+        "paul15": _SMALL
+        | {
+            "hidden": (64, 64, 64),
+            "batch_size": 5,
+            "learnabilities": (0.0, 0.5, 1.0),
+            "learning_rate": (1e-3, 5e-5),
+            "inducing": 48,
+            "seeds": SEEDS[:1],
+            "steps": 400,
+        },
+    },
+    "paper": {
+        "abalone": _PAPER
+        | {
+            "hidden": (64, 64, 64),
+            "batch_size": 2,
+            "learnabilities": TENTHS,
+            "learning_rate": (5e-4, 5e-5),
+            "inducing": 128,
+        },
+        "paul15": _PAPER
+        | {
+            "hidden": (96, 96, 96, 96),
+            "batch_size": 5,
+            "learnabilities": (0.0, 0.2, 0.5, 0.8, 1.0),
+            "learning_rate": (1e-4, 5e-5),
+            "inducing": 196,
+        },
+    },
+}
+PAPER = {  # pooled LPPD, from the authors' result files
+    "abalone": dict(
+        zip(TENTHS, (-0.92, -1.11, -0.97, -0.88, -0.77, -0.82, -0.70, -0.51, -0.40, -0.49, -0.66), strict=True)
+    )
+    | {"mfvi": -0.89, "givi": -0.66, "np": -0.87, "bnp": -0.97, "tnp": "-.62 to -.35"},
+    "paul15": {0.0: -0.22, 0.2: 0.01, 0.5: 0.62, 0.8: 0.43, 1.0: 0.35}
+    | {"mfvi": -1.02, "givi": -0.96, "np": -0.84, "bnp": -0.99, "tnp": -0.21},
+    "invented": {},
+}
+PAPER_MAE = {"abalone": {"givi": 1.19, 0.8: 1.43, "np": 2.79}, "paul15": {}, "invented": {}}
+
+
+def runs(scale: str) -> dict[str, Run]:
+    """A BNNP for every learnability and seed, neural processes for every seed, BNNs for every noise."""
+    planned: dict[str, Run] = {}
+    for data, choices in SCALES[scale].items():
+        common = {"data": data, "points_share": choices["points_share"], "batch_size": choices["batch_size"]}
+        for seed in choices["seeds"]:
+            for learnability in choices["learnabilities"]:
+                keys = ("hidden", "steps", "samples", "learning_rate", "recipe", "scored")
+                planned[f"{data}-bnnp-{learnability}-{seed}"] = Run(
+                    fit_bnnp, common | {"learnability": learnability, "seed": seed} | {k: choices[k] for k in keys}
+                )
+            for peer in PEERS:
+                keys = ("samples", "recipe", "scored", "ar_scored", "ar_targets")
+                own = {"peer": peer, "hidden": choices["peer_hidden"], "steps": choices["peer_steps"][peer]}
+                planned[f"{data}-{peer}-{seed}"] = Run(
+                    fit_peer,
+                    common
+                    | own
+                    | {"learning_rate": choices["peer_rate"], "seed": seed}
+                    | {k: choices[k] for k in keys},
+                )
+        for method in ("mfvi", "givi"):
+            for noise in choices["vi_noises"]:
+                keys = ("hidden", "inducing", "scored")
+                planned[f"{data}-{method}-{noise}"] = Run(
+                    fit_bnn,
+                    {"data": data, "method": method, "noise": noise, "repeats": choices["vi_repeats"]}
+                    | {"effort": choices["vi"][method]}
+                    | {k: choices[k] for k in keys},
+                )
+    return planned
+
+
+# --- the data --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Data:
+    """In standard units; errors times `y_scale` are in the original ones."""
+
+    training: Collection
+    test: Split
+    y_scale: float
+
+
+def load(data: str, points_share: float = 1.0) -> Data:
+    if data == "invented":
+        training, test = _invented()
+        y_scale = 1.0
+    else:
+        loader = {"abalone": bnnp.tasks.abalone, "paul15": bnnp.tasks.paul15}[data]
+        training, test = loader("train").standardised(), loader("test").standardised()
+        assert training.units is not None
+        y_scale = float(training.units.y_scale[0])
+    return Data(replace(training, points_share=points_share), test.splits[0], y_scale)
+
+
+def _invented() -> tuple[Collection, Collection]:
+    """Noisy sums of three features, for trying out."""
+    random = torch.Generator().manual_seed(0)
+    tasks = []
+    for number in range(3):
+        x = torch.randn(24, 3, generator=random, dtype=torch.float64)
+        y = x.sum(1, keepdim=True) / 2 + 0.1 * torch.randn(24, 1, generator=random, dtype=torch.float64)
+        tasks.append(bnnp.tasks.Task(x, y, f"invented {number}"))
+    split = Split(tasks[2].take(torch.arange(8)), tasks[2].take(torch.arange(8, 24)))
+    return collect(tasks[:2], standardise=False), collect(tasks[2:], standardise=False, splits=[split])
+
+
+# --- the runs --------------------------------------------------------------------------------------------------------
+
+
+def fit_bnnp(
+    data: str,
+    learnability: float,
+    seed: int,
+    points_share: float,
+    batch_size: int,
+    hidden: tuple[int, ...],
+    steps: int,
+    samples: int,
+    learning_rate: tuple[float, float],
+    recipe: str,
+    scored: int,
+    folder: Path,
+) -> dict[str, Any]:
+    found = load(data, points_share)
+    likelihood = bnnp.Gaussian(NOISE, max_noise=0.5)
+    model = bnnp.BNNP(found.training.in_size, 1, hidden, "silu", "unitwise", likelihood, seed=seed)
+    model.set_prior_learnability(learnability)
+    train(
+        model,
+        found.training,
+        folder,
+        f"{data}-{learnability}-{seed}",
+        recipe=recipe,
+        objective=bnnp.objectives.PPAVI(samples),
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        context_share=CONTEXT_SHARE,
+        seed=seed,
+    )
+    return {"noise": model.likelihood.noise.item(), "scores": _scores(model, found, scored, seed)}
+
+
+def fit_peer(
+    data: str,
+    peer: str,
+    seed: int,
+    points_share: float,
+    batch_size: int,
+    hidden: tuple[int, ...],
+    steps: int,
+    samples: int,
+    learning_rate: tuple[float, float],
+    recipe: str,
+    scored: int,
+    ar_scored: int,
+    ar_targets: int | None,
+    folder: Path,
+) -> dict[str, Any]:
+    """A neural process. The TNP is scored by its marginals and, with fewer samples and targets, autoregressively."""
+    found = load(data, points_share)
+    likelihood = None if peer == "tnp" else bnnp.Gaussian(NOISE)
+    model = PEERS[peer](found.training.in_size, 1, hidden, "silu", likelihood, seed=seed)
+    train(
+        model,
+        found.training,
+        folder,
+        f"{data}-{peer}-{seed}",
+        recipe=recipe,
+        objective=bnnp.objectives.NPML(samples),
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        context_share=CONTEXT_SHARE,
+        seed=seed,
+    )
+    if peer != "tnp":
+        return {"scores": _scores(model, found, scored, seed)}
+    count = len(found.test.target) if ar_targets is None else ar_targets
+    chosen = torch.randperm(len(found.test.target), generator=torch.Generator().manual_seed(0))[:count]
+    fewer = replace(found, test=replace(found.test, target=found.test.target.take(chosen)))
+    return {
+        "scores": _scores(model.as_autoregressive(), fewer, ar_scored, seed),
+        "marginals": _scores(model, found, scored, seed),
+        "ar_targets": count,
+    }
+
+
+def fit_bnn(
+    data: str,
+    method: str,
+    noise: float,
+    hidden: tuple[int, ...],
+    inducing: int,
+    repeats: int,
+    effort: dict[str, Any],
+    scored: int,
+) -> dict[str, Any]:
+    """A BNN under the standard prior, fitted to the test's context alone; repeats side by side.
+
+    The paper learns the noise with GIVI's bound. Here it is chosen by that bound among a few.
+    """
+    found = load(data)
+    model = bnnp.BNNP(found.training.in_size, 1, hidden, "silu", "factorised", seed=0)
+    posteriors = infer_many(
+        model.prior,
+        model.network,
+        [found.test.context] * repeats,
+        method=GIVI(inducing) if method == "givi" else GaussianVI("mfvi"),
+        likelihood=bnnp.Gaussian(noise, learnable=False),
+        num_samples=scored,
+        effort=Effort(**effort),
+        seed=SEEDS[0],
+    )
+    scores = score_sets(posteriors, [found.test] * repeats, found.y_scale)
+    return {"scores": scores, "bound": float(np.mean([post.diagnostics.bound for post in posteriors]))}
+
+
+def _scores(model: Any, found: Data, scored: int, seed: int) -> dict[str, Any]:
+    post = model.condition(found.test.context.x, found.test.context.y, num_samples=scored, seed=seed)
+    return score_sets([post], [found.test], found.y_scale)
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
+    sections, curves = [], {}
+    for data, choices in SCALES[scale].items():
+        rows = _rows(data, choices, results)
+        if rows:
+            sections.append(f"## {NAMES[data]}\n\n{_table(data, rows)}\n{_note(data, choices, results)}\n")
+            curves[data] = rows
+    table = write_atomically(folder / "table.md", "\n".join(sections))
+    return [table, save_figure(_figure(curves), folder / "figure.png")]
+
+
+def _rows(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> dict[Any, list[dict]]:
+    """Scores of all repeats, by learnability or by the name of the method."""
+    seeds = choices["seeds"]
+    rows: dict[Any, list[dict]] = {
+        learnability: _scores_of(results, [f"{data}-bnnp-{learnability}-{seed}" for seed in seeds])
+        for learnability in choices["learnabilities"]
+    }
+    noise = _noise(data, choices, results)
+    for method in ("mfvi", "givi"):
+        rows[method] = _scores_of(results, [f"{data}-{method}-{noise}"])
+    for peer in PEERS:
+        keys = [f"{data}-{peer}-{seed}" for seed in seeds]
+        rows[peer] = _scores_of(results, keys)
+        if peer == "tnp":
+            rows["tnp-marginals"] = _scores_of(results, keys, "marginals")
+    return {name: found for name, found in rows.items() if found}
+
+
+def _scores_of(results: Mapping[str, Any], keys: list[str], part: str = "scores") -> list[dict]:
+    return [results[key][part] for key in keys if key in results]
+
+
+def _noise(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> float:
+    """The noise with GIVI's largest bound, for both BNNs."""
+    return max(choices["vi_noises"], key=lambda n: results.get(f"{data}-givi-{n}", {}).get("bound", -math.inf))
+
+
+def _mean(found: list[dict], score: str) -> tuple[float, float]:
+    """Over repeats, with its standard error; a run of several repeats has them inside."""
+    lists = [v for one in found for k, v in one["per_task"].items() if k.split("@")[0] == score]
+    values = np.array([value for some in lists for value in some])
+    error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return (float(values.mean()), float(error)) if len(values) else (math.nan, math.nan)
+
+
+def _table(data: str, rows: Mapping[Any, list[dict]]) -> str:
+    header = ["method", "pooled LPPD", "marginal LPPD", "joint LPPD", "MAE", "K", "repeats"]
+    header += ["paper: pooled LPPD", "paper: MAE"]
+    lines = []
+    for name, found in rows.items():
+        cells = [_text(*_mean(found, f"{kind}_lppd")) for kind in ("pooled", "marginal", "joint")]
+        samples = next(key for key in found[0]["scores"] if "@" in key).split("@")[1]
+        label = LABELS.get(name, f"BNNP {name}")
+        theirs = [str(numbers[data].get(name, "")) for numbers in (PAPER, PAPER_MAE)]
+        repeats = sum(one["tasks"] for one in found)
+        lines.append([label, *cells, _text(*_mean(found, "mae")), samples, str(repeats), *theirs])
+    return markdown_table(header, lines)
+
+
+def _text(mean: float, error: float) -> str:
+    return f"{mean:.2f}" if math.isnan(error) else f"{mean:.2f} ± {error:.2f}"
+
+
+def _note(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+    notes = [f"LPPD per standardised unit; MFVI and GIVI with noise {_noise(data, choices, results)}, by GIVI's bound."]
+    if choices["ar_targets"] is not None:
+        notes.append(
+            f"AR-TNP with {choices['ar_targets']} of the targets and {choices['ar_scored']} samples: it is slow."
+        )
+    return " ".join(notes) + "\n"
+
+
+def _figure(curves: Mapping[str, Mapping[Any, list[dict]]]) -> Figure:
+    """Pooled LPPD against learnability, the other methods as lines across; dashed is the paper's BNNP."""
+    figure = Figure(figsize=(5.4 * max(1, len(curves)), 3.8), layout="constrained")
+    panels = figure.subplots(1, max(1, len(curves)), squeeze=False)[0]
+    for axes, (data, rows) in zip(panels, curves.items(), strict=False):
+        shares = [name for name in rows if not isinstance(name, str)]
+        means, errors = np.array([_mean(rows[share], "pooled_lppd") for share in shares]).T
+        axes.errorbar(shares, means, np.nan_to_num(errors), fmt="o-", color="#1f77b4", label="BNNP")
+        paper = {name: value for name, value in PAPER[data].items() if not isinstance(name, str)}
+        if paper:
+            axes.plot(
+                list(paper),
+                list(paper.values()),
+                "o--",
+                fillstyle="none",
+                color="#1f77b4",
+                alpha=0.5,
+                label="paper's BNNP",
+            )
+        for number, name in enumerate(n for n in rows if isinstance(n, str)):
+            mean, _ = _mean(rows[name], "pooled_lppd")
+            axes.axhline(max(mean, -3.0), color=f"C{number + 1}", linewidth=1.2, label=LABELS[name])
+        axes.set(title=NAMES[data], xlabel="prior-learnability", ylabel="pooled LPPD")
+        axes.legend(fontsize=7)
+    return figure
