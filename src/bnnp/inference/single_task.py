@@ -9,6 +9,7 @@ from bnnp._random import as_integer
 from bnnp._shapes import Float, Tensor
 from bnnp.inference.target import Target
 from bnnp.inference.variational import Variational
+from bnnp.layers import PointEncoder
 from bnnp.models.bnnp import BNNP
 from bnnp.network import Network
 from bnnp.priors import PRIORS
@@ -30,9 +31,8 @@ class SingleTaskBNNP(Variational):
         if not isinstance(target.network, Network):
             raise ValueError(f"method: bnnp needs a plain network, got {type(target.network).__name__}")
         models = [self._model(target, as_integer(generator)) for _ in range(target.sets)]
-        for layer, own in enumerate(models[0].layers):
-            encoders = [model.layers[layer].encoder for model in models]
-            own.encoder.weights = nn.ParameterList(
+        for encoders in zip(*(_encoders(model) for model in models), strict=True):
+            encoders[0].weights = nn.ParameterList(
                 nn.Parameter(torch.stack(weights).unsqueeze(1).detach())
                 for weights in zip(*(encoder.weights for encoder in encoders), strict=True)
             )
@@ -74,3 +74,7 @@ class SingleTaskBNNP(Variational):
         model.set_prior_learnability(0)
         model.likelihood.requires_grad_(False)
         return model
+
+
+def _encoders(model: BNNP) -> list[PointEncoder]:
+    return [module for module in model.modules() if isinstance(module, PointEncoder)]
