@@ -7,6 +7,7 @@ python benchmarks/inference_speed.py gradient   # one gradient of all 16, beside
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*METHODS, "gradient", "mixing"])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--share", type=float, default=1.0, help="of the paper's steps, for a quick look")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     model = bnnp.BNNP(1, 1, (48, 48), "relu")
@@ -37,6 +39,11 @@ def main() -> None:
         mixing(sets[:4], likelihood)
         return
     method, effort, samples = METHODS[chosen.what]
+    share = chosen.share
+    if effort.steps is None:
+        effort, samples = replace(effort, warmup=round(share * effort.warmup)), max(1, round(share * samples))
+    else:
+        effort = replace(effort, steps=round(share * effort.steps))
     start, cpu = time.perf_counter(), time.process_time()
     infer_many(
         model.prior,
@@ -51,7 +58,7 @@ def main() -> None:
     )
     print(
         f"{chosen.what}: {time.perf_counter() - start:.0f} s, {time.process_time() - cpu:.0f} s of processor time, "
-        f"{len(sets)} data sets, {chosen.threads} threads"
+        f"{len(sets)} data sets, {chosen.threads} threads, {share:g} of the steps"
     )
 
 

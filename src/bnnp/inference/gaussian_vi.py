@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from bnnp._random import normal
 from bnnp._shapes import Float, Tensor
@@ -22,7 +23,10 @@ START_SCALE = 0.1
 
 
 class GaussianApproximation(nn.Module):
-    """`q(w) = N(m, S S^T)` for each data set, `S` lower triangular in blocks.
+    """`q(w) = N(m, S S^T)` for each data set, `S = diag(s) (I + T/sqrt(size))` lower triangular in blocks.
+
+    Adam moves every entry of `T` by about the learning rate, whatever its gradient: over the rows of a large block,
+    such noise adds up, hence the root.
 
     Positions are weights, not whitened: independence is of the weights themselves.
 
@@ -53,13 +57,29 @@ class GaussianApproximation(nn.Module):
                 mixed.append(part)
                 continue
             v = part.unflatten(-1, (count, size))
-            correlated = torch.einsum("tuij,tkuj->tkui", lower.tril(-1), v)
+            correlated = torch.einsum("tuij,tkuj->tkui", lower.tril(-1), v) / math.sqrt(size)
             mixed.append((v + correlated).flatten(-2))
         return self.mean.unsqueeze(1) + self.log_scale.exp().unsqueeze(1) * torch.cat(mixed, dim=-1)
 
     def entropy(self) -> Float[Tensor, "sets"]:
         size = self.mean.shape[-1]
         return self.log_scale.sum(-1) + 0.5 * size * (1 + math.log(2 * math.pi))
+
+
+class _LogDensity(torch.autograd.Function):
+    """`target.log_density`, with its gradient at once."""
+
+    @staticmethod
+    def forward(ctx, position: Tensor, target: Target):  # pyright: ignore
+        value, gradient = target.value_and_gradient(position)
+        ctx.save_for_backward(gradient)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, slope: Tensor):  # pyright: ignore
+        (gradient,) = ctx.saved_tensors
+        return slope.unsqueeze(-1) * gradient, None
 
 
 @dataclass(frozen=True)
@@ -79,7 +99,8 @@ class GaussianVI(Variational):
     ) -> Float[Tensor, "sets samples"]:
         """Unbiased estimates of the evidence lower bound, one a sample; the entropy is exact."""
         position = approximation.sample(samples, generator)
-        return target.log_density(position) + approximation.entropy().unsqueeze(1)
+        value = _LogDensity.apply(position, target) if position.requires_grad else target.log_density(position)
+        return value + approximation.entropy().unsqueeze(1)  # pyright: ignore
 
     def draw(
         self, target: Target, approximation: GaussianApproximation, samples: int, generator: torch.Generator
