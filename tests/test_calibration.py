@@ -111,4 +111,5 @@ def test_the_distance_to_the_posterior_has_an_error_and_says_when_it_is_not_to_b
     assert good.doubt == ""
     assert str(good) == "0.38 ± 0.05"
     assert "2.0 effective draws" in str(divergence(LogEvidence(13.88, 0.03, 2), 13.5, 0.04))
+    assert "a standard error of 7.3 nats" in str(divergence(LogEvidence(13.88, 7.3, 5000), 13.5, 0.04))
     assert "negative" in divergence(LogEvidence(10.0, 0.03, 5000), 13.5, 0.04).doubt

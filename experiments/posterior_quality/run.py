@@ -131,8 +131,7 @@ def _evidence(found: dict | None, kind: str) -> str:
     if found is None:
         return ""
     one = found[kind]
-    text = f"{one['value']:.2f} ± {one['error']:.2f}"
-    return text if one["effective"] >= evidence.FEW_EFFECTIVE else f"{text} (not to be trusted)"
+    return str(evidence.LogEvidence(one["value"], one["error"], one["effective"]))
 
 
 def _bound(found: list[dict] | None) -> str:

@@ -20,6 +20,8 @@ from bnnp.models.posterior import WeightPosterior
 
 FEW_EFFECTIVE = 100
 """Below so many effective draws an estimate is not to be trusted."""
+LARGE_ERROR = 1.0
+"""Nor above such a standard error, in nats: the log of an average is then biased downwards by about as much."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,18 @@ class LogEvidence:
     effective: float
 
     @property
+    def doubt(self) -> str:
+        """Why it is not to be trusted; empty where nothing is known to speak against it."""
+        if not self.effective >= FEW_EFFECTIVE:
+            return f"{self.effective:.1f} effective draws"
+        return "" if self.standard_error <= LARGE_ERROR else f"a standard error of {self.standard_error:.1f} nats"
+
+    @property
     def trustworthy(self) -> bool:
-        return self.effective >= FEW_EFFECTIVE
+        return not self.doubt
 
     def __str__(self) -> str:
-        warning = "" if self.trustworthy else f"; NOT to be trusted: {self.effective:.1f} effective draws"
+        warning = "" if self.trustworthy else f"; NOT to be trusted: {self.doubt}"
         return f"{self.value:.2f} ± {self.standard_error:.2f}{warning}"
 
 
@@ -68,7 +77,7 @@ def divergence(evidence: LogEvidence, bound: float, bound_error: float) -> Diver
     value, error = evidence.value - bound, math.hypot(evidence.standard_error, bound_error)
     doubt = ""
     if not evidence.trustworthy:
-        doubt = f"the evidence rests on {evidence.effective:.1f} effective draws"
+        doubt = f"the evidence has {evidence.doubt}"
     elif value < -3 * error:
         doubt = "it is negative, so that the evidence is underestimated"
     return Divergence(value, error, doubt)
