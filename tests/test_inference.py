@@ -357,6 +357,7 @@ def test_every_method_gives_a_posterior_for_every_data_set(method):
     model = deep()
     sets = [data(4), data(7, 1)]
     effort = Effort(steps=3, chains=2, warmup=2)
+    method = SWAG(updates=3, every=2) if method == "swag" else method
     posts = infer_many(
         model.prior, model.network, sets, method=method, likelihood=model.likelihood, num_samples=5, effort=effort
     )
@@ -380,7 +381,7 @@ def test_inference_changes_neither_the_prior_nor_the_likelihood():
             model.network,
             x,
             y,
-            method=method,
+            method=SWAG(updates=3, every=2) if method == "swag" else method,
             likelihood=model.likelihood,
             num_samples=3,
             steps=2,
