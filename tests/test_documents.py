@@ -41,6 +41,14 @@ def test_the_example_of_neural_processes_runs():
     assert printed.getvalue().startswith("(50, 1) (50, 1)")
 
 
+@pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
+def test_the_examples_of_other_inference_run():
+    blocks = fenced((ROOT / "docs" / "inference.md").read_text(), "python")
+    assert len(blocks) == 3
+    for code in blocks:
+        exec(compile(code, "inference.md", "exec"), {})
+
+
 @pytest.mark.parametrize(
     "document",
     [

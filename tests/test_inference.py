@@ -10,7 +10,7 @@ import torch
 import bnnp
 import reference
 from bnnp.evaluation import evidence
-from bnnp.inference import GIVI, HMC, NUTS, SGHMC, SGLD, Effort, GaussianVI, SingleTaskBNNP, infer_many
+from bnnp.inference import GIVI, HMC, NUTS, SGHMC, SGLD, SWAG, Effort, GaussianVI, SingleTaskBNNP, infer_many
 from bnnp.inference.chains import Chain, Sampler
 from bnnp.inference.infer import METHODS
 from bnnp.inference.mcmc import leapfrog
