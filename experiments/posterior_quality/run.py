@@ -152,7 +152,8 @@ def _figure(noises: list[float], names: list[str], results: Mapping) -> Figure:
         found = [results.get(f"{name}-{n:.4g}") for n in noises]
         means = [math.nan if f is None else sum(one["bound"] for one in f) / len(f) for f in found]
         bound.plot(noises, means, "-o", markersize=4, label=NAMES[name])
-        gap.plot(noises, [max(1e-3, t - m) for t, m in zip(truth, means, strict=True)], "-o", markersize=4)
+        apart = [t - m if t > m else math.nan for t, m in zip(truth, means, strict=True)]  # below 0 by error only
+        gap.plot(noises, apart, "-o", markersize=4)
     lowest = min((t for t in truth if math.isfinite(t)), default=0.0)
     bound.set(xscale="log", xlabel="likelihood noise", ylabel="nats", title="evidence and its lower bounds")
     bound.set_ylim(bottom=min(-120.0, lowest - 60))
