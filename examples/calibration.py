@@ -2,7 +2,7 @@
 
     python examples/calibration.py --out docs/figures/calibration.png      # about three minutes
 
-Mean-field VI takes the weights for independent, so that its posteriors over functions have the wrong width.
+Mean-field VI takes the weights for independent, so that its posteriors over functions are too wide.
 """
 
 import argparse
