@@ -404,7 +404,7 @@ def _figure(curves: Mapping[str, Mapping[Any, list[dict]]]) -> Figure:
     for axes, (data, rows) in zip(panels, curves.items(), strict=False):
         shares = [name for name in rows if not isinstance(name, str)]
         means, errors = np.array([_mean(rows[share], "pooled_lppd") for share in shares]).T
-        axes.errorbar(shares, means, np.nan_to_num(errors), fmt="o-", color="#1f77b4", label="BNNP")
+        axes.errorbar(shares, means, errors, fmt="o-", color="#1f77b4", label="BNNP")
         paper = {name: value for name, value in PAPER[data].items() if not isinstance(name, str)}
         if paper:
             axes.plot(

@@ -410,7 +410,7 @@ def _figure(processes: list[str], scale: str, results: Mapping[str, Any]) -> Fig
                 axes.errorbar(
                     places,
                     means,
-                    np.nan_to_num(errors),
+                    errors,
                     fmt="o",
                     markersize=4,
                     color=COLOURS[prior],
