@@ -118,7 +118,10 @@ def run(options: argparse.Namespace) -> None:
 
 def table(folder: Path) -> str:
     """All results in the folder, as Markdown; standard errors over tasks in brackets."""
-    lines = ["| data | model | marginal LPPD | gap to the oracle | joint LPPD | MAE | steps |", "|" + "---|" * 7]
+    lines = [
+        "| data | model | marginal LPPD | gap to the oracle | joint LPPD | MAE | steps | CPU seconds |",
+        "|" + "---|" * 8,
+    ]
     for data in DATA:
         found = {name: folder / f"{data}-{name}.json" for name in ROWS}
         records = {name: json.loads(file.read_text()) for name, file in found.items() if file.exists()}
@@ -126,9 +129,8 @@ def table(folder: Path) -> str:
             cells = [f"{record[score]:.3f} ({record[f'{score}_error']:.3f})" for score in SCORES]
             best = records.get(ORACLE, {}).get("marginal_lppd")
             gap = "" if best is None else f"{best - record['marginal_lppd']:.3f}"
-            lines.append(
-                "| " + " | ".join([data, name, cells[0], gap, *cells[1:], str(record.get("steps", ""))]) + " |"
-            )
+            effort = [str(record["steps"]), f"{record['cpu_seconds']:.0f}"] if "steps" in record else ["", ""]
+            lines.append("| " + " | ".join([data, name, cells[0], gap, *cells[1:], *effort]) + " |")
     return "\n".join(lines)
 
 

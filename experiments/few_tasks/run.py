@@ -139,22 +139,20 @@ def runs(scale: str) -> dict[str, Run]:
     """A BNNP for every learnability and seed, neural processes for every seed, BNNs for every noise."""
     planned: dict[str, Run] = {}
     for data, choices in SCALES[scale].items():
-        common = {"data": data, "points_share": choices["points_share"], "batch_size": choices["batch_size"]}
+        common = {"data": data, **{k: choices[k] for k in ("points_share", "samples", "scored")}}
+        training = {k: choices[k] for k in ("batch_size", "recipe")}
         for seed in choices["seeds"]:
+            own = {"hidden": choices["hidden"]}
+            steps = {"steps": choices["steps"], "learning_rate": choices["learning_rate"]}
             for learnability in choices["learnabilities"]:
-                keys = ("hidden", "steps", "samples", "learning_rate", "recipe", "scored")
                 planned[f"{data}-bnnp-{learnability}-{seed}"] = Run(
-                    fit_bnnp, common | {"learnability": learnability, "seed": seed} | {k: choices[k] for k in keys}
+                    fit_bnnp, common | own | {"learnability": learnability, "seed": seed, "training": training | steps}
                 )
+            own = {"hidden": choices["peer_hidden"], **{k: choices[k] for k in ("ar_scored", "ar_targets")}}
             for peer in PEERS:
-                keys = ("samples", "recipe", "scored", "ar_scored", "ar_targets")
-                own = {"peer": peer, "hidden": choices["peer_hidden"], "steps": choices["peer_steps"][peer]}
+                steps = {"steps": choices["peer_steps"][peer], "learning_rate": choices["peer_rate"]}
                 planned[f"{data}-{peer}-{seed}"] = Run(
-                    fit_peer,
-                    common
-                    | own
-                    | {"learning_rate": choices["peer_rate"], "seed": seed}
-                    | {k: choices[k] for k in keys},
+                    fit_peer, common | own | {"peer": peer, "seed": seed, "training": training | steps}
                 )
         for method in ("mfvi", "givi"):
             for noise in choices["vi_noises"]:
@@ -212,12 +210,9 @@ def fit_bnnp(
     learnability: float,
     seed: int,
     points_share: float,
-    batch_size: int,
     hidden: tuple[int, ...],
-    steps: int,
     samples: int,
-    learning_rate: tuple[float, float],
-    recipe: str,
+    training: dict[str, Any],
     scored: int,
     folder: Path,
 ) -> dict[str, Any]:
@@ -225,19 +220,8 @@ def fit_bnnp(
     likelihood = bnnp.Gaussian(NOISE, max_noise=0.5)
     model = bnnp.BNNP(found.training.in_size, 1, hidden, "silu", "unitwise", likelihood, seed=seed)
     model.set_prior_learnability(learnability)
-    train(
-        model,
-        found.training,
-        folder,
-        f"{data}-{learnability}-{seed}",
-        recipe=recipe,
-        objective=bnnp.objectives.PPAVI(samples),
-        steps=steps,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        context_share=CONTEXT_SHARE,
-        seed=seed,
-    )
+    objective = bnnp.objectives.PPAVI(samples)
+    _train(model, found, folder, f"{data}-{learnability}-{seed}", objective, seed, training)
     return {"noise": model.likelihood.noise.item(), "scores": _scores(model, found, scored, seed)}
 
 
@@ -246,12 +230,9 @@ def fit_peer(
     peer: str,
     seed: int,
     points_share: float,
-    batch_size: int,
     hidden: tuple[int, ...],
-    steps: int,
     samples: int,
-    learning_rate: tuple[float, float],
-    recipe: str,
+    training: dict[str, Any],
     scored: int,
     ar_scored: int,
     ar_targets: int | None,
@@ -261,19 +242,7 @@ def fit_peer(
     found = load(data, points_share)
     likelihood = None if peer == "tnp" else bnnp.Gaussian(NOISE)
     model = PEERS[peer](found.training.in_size, 1, hidden, "silu", likelihood, seed=seed)
-    train(
-        model,
-        found.training,
-        folder,
-        f"{data}-{peer}-{seed}",
-        recipe=recipe,
-        objective=bnnp.objectives.NPML(samples),
-        steps=steps,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        context_share=CONTEXT_SHARE,
-        seed=seed,
-    )
+    _train(model, found, folder, f"{data}-{peer}-{seed}", bnnp.objectives.NPML(samples), seed, training)
     if peer != "tnp":
         return {"scores": _scores(model, found, scored, seed)}
     count = len(found.test.target) if ar_targets is None else ar_targets
@@ -314,6 +283,12 @@ def fit_bnn(
     )
     scores = score_sets(posteriors, [found.test] * repeats, found.y_scale)
     return {"scores": scores, "bound": float(np.mean([post.diagnostics.bound for post in posteriors]))}
+
+
+def _train(
+    model: Any, found: Data, folder: Path, name: str, objective: Any, seed: int, choices: dict[str, Any]
+) -> None:
+    train(model, found.training, folder, name, objective=objective, context_share=CONTEXT_SHARE, seed=seed, **choices)
 
 
 def _scores(model: Any, found: Data, scored: int, seed: int) -> dict[str, Any]:

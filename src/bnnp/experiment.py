@@ -24,6 +24,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +45,7 @@ from bnnp.training.progress import ProgressBar
 
 SCALES = ("smoke", "small", "paper")
 FOLDER_VARIABLE = "BNNP_EXPERIMENTS"
+_shows_training = ContextVar("whether training within a run has a bar", default=False)
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def perform(
     planned = _module(folder / name).runs(scale)
     chosen = _with_needs(planned, [key for key in planned if only in key])
     wanted = [key for key in chosen if _done(place, key, planned) is None]
+    _shows_training.set(progress and workers == 1)  # bars of several processes would overwrite each other
     with (
         ProgressBar(len(planned), len(planned) - len(wanted), enabled=progress, label=name) as bar,
         joblib.parallel_config(backend=backend, n_jobs=workers),
@@ -233,9 +236,9 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 def train(model: Any, tasks: TaskSource, folder: Path, name: str, *, recipe: str = "default", **choices: Any) -> Any:
-    """`bnnp.fit` without a bar, the model being kept in the folder; one that was stopped goes on from there."""
+    """`bnnp.fit`, the model being kept in the folder; one that was stopped goes on from there."""
     state = folder / "models" / f"{name}-training"
-    fit(model, tasks, checkpoint=state, progress=False, **RECIPES[recipe], **choices)
+    fit(model, tasks, checkpoint=state, progress=_shows_training.get(), **RECIPES[recipe], **choices)
     model.save(model_file(folder, name))
     shutil.rmtree(state, ignore_errors=True)
     return model

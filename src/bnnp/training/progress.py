@@ -1,6 +1,7 @@
 """A progress bar with rate, remaining time and the objective's terms."""
 
 from collections.abc import Mapping
+from functools import cache
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -18,7 +19,7 @@ class ProgressBar:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[terms]}"),
-            console=Console(stderr=True),
+            console=_console(),
             disable=not enabled,
         )
         self._task = self._bar.add_task(label, total=steps, completed=done, terms="", rate="")
@@ -38,3 +39,9 @@ class ProgressBar:
             rate=f"{speed:.1f}/s" if speed else "",
             terms=" ".join(f"{name} {value:.1f}" for name, value in (terms or {}).items()),
         )
+
+
+@cache
+def _console() -> Console:
+    """One for all bars, so that a bar within another is drawn below it."""
+    return Console(stderr=True)
