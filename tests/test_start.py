@@ -8,7 +8,7 @@ import bnnp
 from bnnp.network import features_of_layer
 from bnnp.priors import PRIORS
 from bnnp.priors.learnable import GaussianUnits
-from bnnp.priors.start import FIRST_SCALE, SLOPE, spread
+from bnnp.priors.start import FIRST_SCALE, SLOPE, STARTS, spread
 
 
 def started(prior: str, in_size: int = 1, share: float = 1.0, hidden=(6, 5)) -> tuple[bnnp.BNNP, torch.Tensor]:
@@ -81,3 +81,50 @@ def test_fixed_entries_stay_as_they_are(prior, share):
     assert not mean[count:].any()
     assert torch.equal(scale[count:], standard[count:])
     assert mean[:count].all()
+
+
+def test_a_switch_makes_functions_of_two_levels():
+    model = bnnp.BNNP(1, 2, (30, 20), "tanh")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.linspace(-5, 5, 300)[:, None]
+    levels = torch.tensor([1.0, 3.0])
+    spread(model.prior, x, levels, generator, deciding=STARTS["switch"])
+    values = np.stack([f(x.numpy()) for f in model.prior.functions(100, seed=0)])
+    near = np.abs(np.abs(values) / levels.numpy() - 1) < 0.3
+    assert near.mean() > 0.85
+    assert 0.3 < (values > 0).mean() < 0.7  # both levels, about equally
+    assert (np.abs(np.diff(np.sign(values), axis=1)).sum(1) > 0).mean() > 0.5  # and jumps between them
+
+
+def test_a_floor_makes_functions_that_rest_at_the_lowest_value():
+    model = bnnp.BNNP(2, 2, (30, 20), "relu")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(300, 2, generator=generator)
+    scale, lowest = torch.tensor([1.0, 3.0]), torch.tensor([-0.4, 2.0])
+    spread(model.prior, x, scale, generator, deciding=STARTS["floor"], lowest=lowest)
+    values = np.stack([f(x.numpy()) for f in model.prior.functions(100, seed=0)])
+    above = (values - lowest.numpy()) / scale.numpy()
+    assert (above < -0.1).mean() < 0.02
+    assert 0.3 < (np.abs(above) < 0.1).mean() < 0.7
+    assert 0.5 < above.std() < 3
+
+
+@pytest.mark.parametrize(
+    ("start", "model", "message"),
+    [
+        ("switch", bnnp.BNNP(1, 2, (6, 5), "relu"), "got a Network with activation 'relu', expected .* 'tanh'"),
+        ("floor", bnnp.BNNP(1, 2, (6, 5), "tanh"), "got a Network with activation 'tanh', expected .* 'relu'"),
+        ("switch", bnnp.BNNP(1, 2, (6, 1), "tanh"), r"got sizes \(1, 6, 1, 2\), expected hidden layers, with a unit"),
+        ("switch", bnnp.BNNP(1, 1, (), "tanh"), "expected hidden layers"),
+        ("switch", bnnp.BNAM(1, 1, 8, 1, 2, activation="tanh"), "got a AttentionNetwork"),
+        ("floor", bnnp.BNNP(1, 1, (6, 5), "relu", likelihood=bnnp.Bernoulli()), "expected one of real values"),
+        ("flat", bnnp.BNNP(1, 1, (6, 5)), "prior_start: got 'flat', expected one of spread, switch, floor, standard"),
+    ],
+    ids=["not tanh", "not relu", "narrow", "linear", "BNAM", "labels", "unknown"],
+)
+def test_a_start_that_does_not_suit_the_model_is_refused(start, model, message):
+    tasks = bnnp.tasks.from_arrays([(np.arange(5.0), np.ones((5, model.network.sizes[-1])))])
+    with pytest.raises(ValueError, match=message):
+        bnnp.fit(model, tasks, steps=1, prior_start=start, progress=False)
+    assert model.prior.is_standard()
+    assert model.standardiser.is_identity()

@@ -36,7 +36,7 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {"sawtooth": _SMOKE, "bnn": _SMOKE},
     "small": {  # contexts go down to a point or two, so that what is drawn without data is trained for, too
         "sawtooth": _SMALL,
-        "heaviside": _SMALL | {"steps": 8000, "max_noise": 0.1, "weight": 0.1, "recipe": "standard start"},
+        "heaviside": _SMALL | {"max_noise": 0.06, "recipe": "switch"},
         "bnn": _SMALL | {"steps": 3000, "recipe": "standard start"},
         "ecg": _SMALL | {"steps": 6000, "count": (1, 64), "points": (100, 150), "max_noise": 0.1},
     },

@@ -45,29 +45,14 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
         name: {"steps": 3, "samples": 2, "learning_rate": (3e-3, 1e-4), "context_share": (0.1, 0.6)}
         for name in ("gp", "climate")
     },
-    "small": {  # the sawtooth model is the one that ships, `zoo:sawtooth`; noise is bounded, or it swallows structure
-        "gp": {
-            "steps": 4000,
-            "samples": 10,
-            "learning_rate": (2e-3, 5e-5),
-            "context_share": (0.05, 0.6),
-            "max_noise": 0.1,
-        },
-        "heaviside": {
-            "steps": 4000,
-            "samples": 10,
-            "learning_rate": (2e-3, 5e-5),
-            "context_share": (0.05, 0.6),
-            "max_noise": 0.1,
-            "weight": 0.1,
-            "recipe": "standard start",
-        },
+    "small": {  # the models of the synthetic processes are those that ship, `zoo:gp` and so on
         "climate": {
             "steps": 2000,
             "samples": 8,
             "learning_rate": (1e-3, 1e-5),
             "context_share": (0.0, 0.25),  # small ones, since what the prior draws is trained by them
             "max_noise": 0.3,
+            "recipe": "floor",
         },
     },
     "paper": {
@@ -116,6 +101,8 @@ PAPER_MAE = {
     "climate": {"swag": (0.262, 0.203), "mfvi": (0.299, 0.222), "sgld": (0.259, 0.218), "givi": (0.219, 0.214)}
     | {"bnnp": (0.208, 0.140), "sghmc": (0.242, 0.175)},
 }
+LIMIT = 2.0
+"""Of the scale of maps of rain, mm."""
 COLOURS = {"standard": "#8c564b", "learned": "#1f77b4"}
 
 
@@ -154,14 +141,9 @@ def train_prior(
     context_share: tuple[float, float],
     folder: Path,
     max_noise: float | None = None,
-    weight: float = 1.0,
     recipe: str = "default",
 ) -> dict[str, float]:
-    """Meta-learn a prior, and keep the model.
-
-    weight: of the predictive term and the KL. The paper has 0.1 for Heaviside functions in section 4.2; without it
-    short trainings settle where noise explains everything.
-    """
+    """Meta-learn a prior, and keep the model."""
     tasks = climate(scale).training if process == "climate" else SOURCES[process]()
     likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
     model = bnnp.BNNP(
@@ -172,7 +154,7 @@ def train_prior(
         tasks,
         folder,
         process,
-        objective=bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight),
+        objective=bnnp.objectives.PPAVI(samples),
         steps=steps,
         learning_rate=learning_rate,
         context_share=context_share,
@@ -281,9 +263,9 @@ def tests(process: str, scale: str) -> Tests:
 
 
 def learned_model(process: str, folder: Path) -> bnnp.BNNP:
-    """The model trained here; for sawtooth functions the one that ships, where none was."""
+    """The model trained here; where none was, the one that ships."""
     own = model_file(folder, process)
-    return bnnp.load("zoo:sawtooth" if process == "sawtooth" and not own.is_file() else own)
+    return bnnp.load(own if own.is_file() or process not in SOURCES else f"zoo:{process}")
 
 
 def _standard(process: str, scale: str) -> bnnp.BNNP:
@@ -430,16 +412,20 @@ def _figure(processes: list[str], scale: str, results: Mapping[str, Any]) -> Fig
 
 
 def _fields(data: Climate, model: bnnp.BNNP, scale: str) -> Figure:
-    """Rain as it was, and as the standard and the learned prior have it, for the temperatures of a real time."""
+    """Rain as it was, and as the standard and the learned prior have it, for the temperatures of a real time.
+
+    One scale for all, on which less than nothing is brown.
+    """
     task = data.tests.tasks[0]
     standard = _standard("climate", scale)
     figure = Figure(figsize=(9, 7), layout="constrained")
     panels = figure.subplots(3, 3)
+    wet = sorted(data.training.tasks, key=lambda task: float(task.y.mean()))[::-1]
     for row in range(3):
-        real = data.training.tasks[(row + 1) * len(data.training) // 4]
+        real = wet[row * len(wet) // 4]  # the wettest time, and ones with less
         drawn = [real.y.numpy()] + [m.prior.functions(3, seed=1)[row](task.x.numpy()) for m in (standard, model)]
         for column, (values, places) in enumerate(zip(drawn, (real, task, task), strict=True)):
-            _map(figure, panels[row, column], places, data.millimetres(values[:, 0]), "mm")
+            _map(figure, panels[row, column], places, data.millimetres(values[:, 0]), (-LIMIT, LIMIT), "BrBG")
     for axes, title in zip(panels[0], ("ERA5-Land", "standard prior", "learned prior"), strict=True):
         axes.set_title(title)
     return figure
@@ -458,17 +444,19 @@ def _demonstration(data: Climate, model: bnnp.BNNP) -> Figure:
         ("predictive std", task, data.y_scale * pred.std[:, 0]),
         ("truth", task, data.millimetres(task.y.numpy()[:, 0])),
     )
+    most = float(shown[3][2].max())
     for axes, (title, places, values) in zip(panels, shown, strict=True):
-        _map(figure, axes, places, values, "mm")
+        _map(figure, axes, places, values, (0.0, most), "viridis")
         axes.set_title(f"{title}, {task.name}" if title == "truth" else title, fontsize=9)
         (west, south), (east, north) = task.x[:, :2].numpy().min(0) - 0.1, task.x[:, :2].numpy().max(0) + 0.1
         axes.set(xlim=(west, east), ylim=(south, north))
     return figure
 
 
-def _map(figure: Figure, axes: Any, places: Any, values: np.ndarray, label: str) -> None:
+def _map(figure: Figure, axes: Any, places: Any, values: np.ndarray, limits: tuple[float, float], colours: str) -> None:
     longitude, latitude = places.x[:, :2].numpy().T
-    drawn = axes.scatter(longitude, latitude, c=values, s=28, marker="s", cmap="viridis")
-    figure.colorbar(drawn, ax=axes, label=label)
+    low, high = limits
+    drawn = axes.scatter(longitude, latitude, c=values, s=28, marker="s", cmap=colours, vmin=low, vmax=high)
+    figure.colorbar(drawn, ax=axes, label="mm")
     axes.set_xticks([])
     axes.set_yticks([])

@@ -87,7 +87,9 @@ def train(
     hidden: Annotated[str, typer.Option(help="Units of the hidden layers.")] = "64,64",
     activation: Annotated[str, typer.Option(help="relu, tanh, silu, gelu or softplus.")] = "relu",
     prior: Annotated[str, typer.Option(help="factorised, unitwise, layerwise or networkwise.")] = "unitwise",
-    prior_start: Annotated[str, typer.Option(help="spread or standard: where learning the prior starts.")] = "spread",
+    prior_start: Annotated[
+        str, typer.Option(help="spread, switch, floor or standard: where learning the prior starts.")
+    ] = "spread",
     learnability: Annotated[
         float, typer.Option(help="Share of the prior that is learned; less for few data sets.")
     ] = 1.0,

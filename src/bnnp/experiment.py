@@ -230,6 +230,8 @@ def model_file(folder: Path, name: str) -> Path:
 RECIPES: dict[str, dict[str, Any]] = {
     "default": {},
     "standard start": {"prior_start": "standard"},
+    "switch": {"prior_start": "switch"},
+    "floor": {"prior_start": "floor"},
     "paper": {"prior_start": "standard", "clip_norm": None, "optimiser": torch.optim.Adam},
 }
 """How training differs between the library's defaults and the paper (`docs/training.md`)."""

@@ -1,5 +1,7 @@
 """A better place than the standard prior to start learning from."""
 
+from dataclasses import dataclass
+
 import torch
 
 from bnnp._random import normal
@@ -13,13 +15,44 @@ FIRST_SCALE = 0.02
 """Standard deviation of the first layer's weights."""
 HIDDEN_SCALE = 0.1
 """Standard deviation that the uncertainty of later hidden weights gives to activations of unit size."""
+BESIDE_DECIDING = 0.003
+"""Standard deviation of the last layer's weights beside a deciding unit, as a share of the data's scale."""
 WHITENING_FLOOR = 1e-3
 """Directions of the features with a smaller share of the largest variance than this are not brought up to size."""
 
 
+@dataclass(frozen=True)
+class Deciding:
+    """One unit of the last hidden layer for each output, which the output follows.
+
+    activation: what the network must have.
+    input_scale: standard deviation of what comes into the unit, from random weights.
+    from_lowest: outputs are the data's lowest value and what the unit adds to it; else the unit around zero.
+    """
+
+    activation: str
+    input_scale: float
+    from_lowest: bool
+
+
+STARTS = {
+    "spread": None,
+    "switch": Deciding("tanh", 20.0, from_lowest=False),  # mostly far beyond where tanh saturates: two levels
+    "floor": Deciding("relu", 2.0, from_lowest=True),  # half of it below 0, where nothing is added
+    "standard": None,
+}
+"""Where a learnable prior may start, by name."""
+
+
 @torch.no_grad()
 def spread(
-    prior: Prior, x: Float[Tensor, "points x"], output_scale: Float[Tensor, "out"], generator: torch.Generator
+    prior: Prior,
+    x: Float[Tensor, "points x"],
+    output_scale: Float[Tensor, "out"],
+    generator: torch.Generator,
+    *,
+    deciding: Deciding | None = None,
+    lowest: Float[Tensor, "out"] | None = None,
 ) -> None:
     """Start a prior as a random network with little uncertainty in its features and much in its last layer.
 
@@ -30,6 +63,12 @@ def spread(
     Why: under the standard prior each sample has other features, so that the last layer cannot learn what all tasks
     share, and those features are smooth; training then first learns to ignore all but smooth structure. Whitened
     features can show sharp structure from the start.
+
+    deciding: for functions that a single unit makes best, as those that jump between two levels or rest at a lowest
+    one. All units alike, as in the standard prior, make sums of many such functions, which are smooth; training does
+    not find out of that.
+
+    x, output_scale, lowest: inputs, standard deviation and lowest value of outputs, in the model's units.
     """
     last = prior.network.num_layers - 1
 
@@ -43,10 +82,39 @@ def spread(
         else:
             mean = _whitening_mixture(phi, out, generator)
             scale = phi.new_full((d, out), HIDDEN_SCALE / float(size))
+        if deciding is not None and layer == last - 1:
+            mean[:, : len(output_scale)] = 0.0
+            scale[:, : len(output_scale)] = deciding.input_scale / float(size)
+        elif deciding is not None and layer == last:
+            mean[range(out), range(out)] = output_scale
+            if deciding.from_lowest and lowest is not None:
+                mean[-1] = lowest
+            scale = (BESIDE_DECIDING * output_scale).expand(d, out)
         prior.assign_layer(layer, mean, scale)
         return phi @ mean
 
     run(prior.network.program(x), outputs)
+
+
+def check_start(name: str, prior: Prior, *, real_valued: bool) -> None:
+    """Refuse unknown starts, and those that the network or the likelihood is not made for."""
+    if name not in STARTS:
+        raise ValueError(f"prior_start: got {name!r}, expected one of {', '.join(STARTS)}")
+    deciding, network = STARTS[name], prior.network
+    if deciding is None:
+        return
+    activation = getattr(network, "activation", None)
+    if network.mixes_points or activation != deciding.activation:
+        raise ValueError(
+            f"prior_start {name!r}: got a {type(network).__name__} with activation {activation!r}, expected a "
+            f"multilayer perceptron with {deciding.activation!r}"
+        )
+    if network.num_layers < 2 or network.sizes[-2] < network.sizes[-1]:
+        raise ValueError(
+            f"prior_start {name!r}: got sizes {tuple(network.sizes)}, expected hidden layers, with a unit an output"
+        )
+    if not real_valued:
+        raise ValueError(f"prior_start {name!r}: got a likelihood of labels, expected one of real values")
 
 
 def _bends(x: Float[Tensor, "points x"], units: int, generator: torch.Generator) -> Float[Tensor, "d out"]:

@@ -17,7 +17,7 @@ from bnnp._random import Seed, as_integer, child
 from bnnp.models.base import MetaLearner
 from bnnp.models.chunked import in_chunks
 from bnnp.objectives import NPML, PPAVI, Model, Objective, Terms
-from bnnp.priors.start import spread
+from bnnp.priors.start import STARTS, check_start, spread
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size
 from bnnp.tasks.stream import TaskStream
@@ -97,7 +97,9 @@ def fit(
     clip_norm: bound on the norm of the gradient; None for none. One task that is predicted badly can otherwise throw
         training back by thousands of steps.
     prior_start: "spread" starts a learnable prior that is still the standard one as a random network whose features are
-        spread over the inputs (see `docs/training.md`), "standard" leaves it. A fixed or trained prior is not touched.
+        spread over the inputs (see `docs/training.md`); "switch" does so for functions that jump between two levels (a
+        network with tanh), and "floor" for those that rest at a lowest value, as rain does (relu); "standard" leaves
+        it. A fixed or trained prior is not touched.
     evaluation: called every `evaluate_every` steps and at the end; what it returns goes into the history.
     checkpoint: folder to keep the state in. A run that finds its own state there goes on from it, and ends with the
         same numbers as one that never stopped.
@@ -303,8 +305,9 @@ def _check_rates(learning_rate: tuple[float, float], prior_rate: float, clip_nor
 
 def _prepare(model: MetaLearner, source: TaskSource, prior_start: str, seed: int) -> None:
     """Fit the standardisation and start the prior, where neither has been done before."""
-    if prior_start not in ("spread", "standard"):
-        raise ValueError(f"prior_start: got {prior_start!r}, expected 'spread' or 'standard'")
+    prior = model.weight_prior
+    if prior is not None:
+        check_start(prior_start, prior, real_valued=model.likelihood.real_valued)
     generator = child(seed, _START)
     if isinstance(source, Collection):
         model.columns = {"x": list(source.x_names), "y": list(source.y_names)}
@@ -314,14 +317,17 @@ def _prepare(model: MetaLearner, source: TaskSource, prior_start: str, seed: int
                 model.standardiser.take(source.units, include_y=include_y)
             else:
                 model.standardiser.fit(source.tasks, include_y=include_y, names=names)
-    prior = model.weight_prior
-    if prior_start == "spread" and prior is not None and prior.is_standard() and not prior.network.mixes_points:
+    if prior_start == "standard" or prior is None:
+        return
+    if prior.is_standard() and not prior.network.mixes_points:
         drawn = source.draw(64, generator)
         x = model.standardiser.x(torch.cat([task.x for task in drawn]).to(model.device)).to(model.dtype)
-        scale = x.new_ones(prior.network.sizes[-1])
+        scale, lowest = x.new_ones(prior.network.sizes[-1]), None
         if model.likelihood.real_valued:
-            scale = (torch.cat([task.y for task in drawn]).std(0).to(x) / model.standardiser.y_scale).to(x)
-        spread(prior, x, scale, generator)
+            y = torch.cat([task.y for task in drawn])
+            scale = (y.std(0).to(x) / model.standardiser.y_scale).to(x)
+            lowest = ((y.min(0).values.to(x) - model.standardiser.y_shift) / model.standardiser.y_scale).to(x)
+        spread(prior, x, scale, generator, deciding=STARTS[prior_start], lowest=lowest)
 
 
 def _described(choice: Any) -> str:
