@@ -31,6 +31,7 @@ RECIPES = {
     "default": {},
     "fast-prior": {"prior_rate": 3.0, "learning_rate": (2e-3, 3e-5)},
     "standard-start": {"prior_start": "standard"},
+    "switch": {"prior_start": "switch"},
     "paper": {
         "prior_start": "standard",
         "clip_norm": None,
@@ -57,7 +58,8 @@ def run(options: argparse.Namespace) -> None:
     if options.start:
         model = bnnp.load(options.start)
     else:
-        model = bnnp.BNNP(1, 1, (48, 48), ACTIVATIONS[options.data], likelihood=bnnp.Gaussian(0.05), seed=options.seed)
+        likelihood = bnnp.Gaussian(0.05, max_noise=options.max_noise)
+        model = bnnp.BNNP(1, 1, (48, 48), ACTIVATIONS[options.data], likelihood=likelihood, seed=options.seed)
     spent = time.process_time()
     samples = options.samples or SAMPLES.get(options.recipe, 10)
 
@@ -133,6 +135,7 @@ def main() -> None:
     runner.add_argument("--samples", type=int, default=0)
     runner.add_argument("--minutes", type=float, default=float("inf"), help="of CPU time, after which training ends")
     runner.add_argument("--every", type=int, default=500)
+    runner.add_argument("--max-noise", type=float, help="bound on the learned noise")
     runner.add_argument("--learning-rate", help="first and last, as in 2e-3,2e-5, in place of the recipe's")
     runner.add_argument("--start", help="file of a model to train further, in place of a new one")
     runner.add_argument("--save", help="file for the trained model")
