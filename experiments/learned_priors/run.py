@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 import bnnp
-from bnnp.experiment import Run, cell, fixed_tests, markdown_table, model_file, train
+from bnnp.experiment import Run, cell, fixed_tests, markdown_table, model_file, train, train_prior_first
 from bnnp.files import write_atomically
 from bnnp.plots import TRUTH, draw_functions, draw_posterior, save_figure
 from bnnp.tasks.source import TaskSource
@@ -30,15 +30,22 @@ _PAPER = {
     "share": (0.1, 0.5),
     "recipe": "paper",
 }
-_SMALL = {"hidden": (48, 48), "steps": 5000, "samples": 10, "learning_rate": (2e-3, 5e-5), "share": (0.02, 0.5)}
+_SMALL = {
+    "hidden": (48, 48),
+    "steps": 4000,
+    "inference_steps": 2000,
+    "samples": 10,
+    "learning_rate": (2e-3, 5e-5),
+    "share": (0.02, 0.5),
+}
 _SMOKE = {"hidden": (6, 6), "steps": 3, "samples": 2, "learning_rate": (2e-3, 1e-4), "share": (0.1, 0.5)}
 TRAINING: dict[str, dict[str, dict[str, Any]]] = {
-    "smoke": {"sawtooth": _SMOKE, "bnn": _SMOKE},
+    "smoke": {"sawtooth": _SMOKE | {"inference_steps": 2}, "bnn": _SMOKE},
     "small": {  # contexts go down to a point or two, so that what is drawn without data is trained for, too
         "sawtooth": _SMALL,
         "heaviside": _SMALL | {"max_noise": 0.06, "recipe": "switch"},
-        "bnn": _SMALL | {"steps": 3000, "recipe": "standard start"},
-        "ecg": _SMALL | {"steps": 6000, "count": (1, 64), "points": (100, 150), "max_noise": 0.1},
+        "bnn": _SMALL | {"steps": 2000, "inference_steps": 1000, "recipe": "standard start"},
+        "ecg": _SMALL | {"count": (1, 64), "points": (100, 150), "max_noise": 0.06},
     },
     "paper": {
         "sawtooth": _PAPER,
@@ -69,32 +76,33 @@ def learn(
     folder: Path,
     count: tuple[int, int] | None = None,
     points: tuple[int, int] | None = None,
+    inference_steps: int = 0,
     max_noise: float | None = None,
     weight: float = 1.0,
     recipe: str = "default",
 ) -> dict[str, Any]:
-    """Train, keep the model, and measure what it has learned.
+    """Train, keep the model, and measure what it has learned; with inference steps, the prior before the inference.
 
     count, points: sizes of contexts and of tasks, where they are not those of the process.
-    weight: of the predictive term and the KL; the paper has 0.1 for Heaviside functions.
+    weight: of the predictive term and the KL where all is learned at once; the paper has 0.1 for Heaviside functions.
     max_noise: a bound on the learned noise. Without it short trainings take structure for noise.
     """
     source = source_of(process, points)
     likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
     model = bnnp.BNNP(1, 1, hidden, ACTIVATIONS[process], "unitwise", likelihood, seed=SEED)
-    train(
-        model,
-        source,
-        folder,
-        process,
-        objective=bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight),
-        steps=steps,
-        learning_rate=learning_rate,
-        context_share=share,
-        context_count=count,
-        recipe=recipe,
-        seed=SEED,
-    )
+    choices = {
+        "learning_rate": learning_rate,
+        "context_share": share,
+        "context_count": count,
+        "recipe": recipe,
+        "seed": SEED,
+    }
+    if inference_steps:
+        both = (steps, inference_steps)
+        train_prior_first(model, source, folder, process, samples=samples, steps=both, **choices)
+    else:
+        objective = bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight)
+        train(model, source, folder, process, objective=objective, steps=steps, **choices)
     splits = fixed_tests(source_of(process, (100, 100)), tests, (0.02, 0.5), TEST_SEED)
     scores = bnnp.evaluate(model, splits, num_samples=200, seed=0).to_dict()
     return {

@@ -10,7 +10,7 @@ import torch
 
 import bnnp
 from bnnp.evaluation.oracle import Oracle
-from bnnp.experiment import Run, fixed_tests, score_sets, train
+from bnnp.experiment import Run, fixed_tests, score_sets, train, train_prior_first
 from bnnp.inference import Effort, InferenceWarning, infer_many
 from bnnp.tasks.task import Split
 
@@ -29,7 +29,8 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
     },
     "small": {  # the models of the synthetic processes are those that ship, `zoo:gp` and so on
         "climate": {
-            "steps": 2000,
+            "steps": 1500,
+            "inference_steps": 700,
             "samples": 8,
             "learning_rate": (1e-3, 1e-5),
             "context_share": (0.0, 0.25),  # small ones, since what the prior draws is trained by them
@@ -93,27 +94,22 @@ def train_prior(
     learning_rate: tuple[float, float],
     context_share: tuple[float, float],
     folder: Path,
+    inference_steps: int = 0,
     max_noise: float | None = None,
     recipe: str = "default",
 ) -> dict[str, float]:
-    """Meta-learn a prior, and keep the model."""
+    """Meta-learn a prior, and keep the model; with inference steps, the prior before the inference."""
     tasks = climate(scale).training if process == "climate" else SOURCES[process]()
     likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
     model = bnnp.BNNP(
         tasks.in_size, 1, HIDDEN[scale][process], ACTIVATIONS[process], "unitwise", likelihood, seed=TEST_SEED
     )
-    train(
-        model,
-        tasks,
-        folder,
-        process,
-        objective=bnnp.objectives.PPAVI(samples),
-        steps=steps,
-        learning_rate=learning_rate,
-        context_share=context_share,
-        recipe=recipe,
-        seed=TEST_SEED,
-    )
+    choices = {"learning_rate": learning_rate, "context_share": context_share, "recipe": recipe, "seed": TEST_SEED}
+    if inference_steps:
+        both = (steps, inference_steps)
+        train_prior_first(model, tasks, folder, process, samples=samples, steps=both, **choices)
+    else:
+        train(model, tasks, folder, process, objective=bnnp.objectives.PPAVI(samples), steps=steps, **choices)
     return {"noise": model.likelihood.noise.item()}
 
 

@@ -37,6 +37,7 @@ import torch
 from bnnp._random import child
 from bnnp.evaluation.scores import Posterior, Scores, score
 from bnnp.files import write_atomically
+from bnnp.objectives import PPAVI
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
@@ -243,6 +244,45 @@ def train(model: Any, tasks: TaskSource, folder: Path, name: str, *, recipe: str
     fit(model, tasks, checkpoint=state, progress=_shows_training.get(), **RECIPES[recipe], **choices)
     model.save(model_file(folder, name))
     shutil.rmtree(state, ignore_errors=True)
+    return model
+
+
+def train_prior_first(
+    model: Any,
+    tasks: TaskSource,
+    folder: Path,
+    name: str,
+    *,
+    samples: int,
+    steps: tuple[int, int],
+    learning_rate: tuple[float, float],
+    recipe: str = "default",
+    seed: int = 0,
+    **choices: Any,
+) -> Any:
+    """Learn the prior, mostly by the bounds of the contexts; then the inference under it, by all of the objective.
+
+    The predictive term is a noisy sum over samples of products over targets. While the prior learns, its noise drowns
+    what the KL says about the prior's scales; so it has a tenth of its weight, and the whole where the prior is fixed.
+    """
+    first, second = PPAVI(samples, predictive_weight=0.1), PPAVI(samples)
+    train(
+        model,
+        tasks,
+        folder,
+        name,
+        recipe=recipe,
+        objective=first,
+        steps=steps[0],
+        learning_rate=learning_rate,
+        seed=seed,
+        **choices,
+    )
+    model.set_prior_learnability(0)
+    rates = (learning_rate[0] / 2, learning_rate[1] / 2)
+    train(model, tasks, folder, name, objective=second, steps=steps[1], learning_rate=rates, seed=seed + 1, **choices)
+    model.set_prior_learnability(1)
+    model.save(model_file(folder, name))
     return model
 
 
