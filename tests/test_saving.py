@@ -276,9 +276,31 @@ def test_views_of_one_tensor_are_written_apart(tmp_path):
     assert header["n"] == 1
 
 
+def test_what_ships():
+    assert bnnp.zoo_names() == ["gp", "heaviside", "sawtooth"]
+
+
+@pytest.mark.parametrize(("name", "within", "share"), [("heaviside", (0.9, 1.1), 0.9), ("gp", (0.0, 3.0), 0.85)])
+def test_shipped_priors_have_functions_of_the_size_of_the_process(name, within, share):
+    x = np.linspace(-5, 5, 50)[:, None]
+    sizes = np.abs(np.stack([f(x) for f in bnnp.load(f"zoo:{name}").prior.functions(200, seed=1)]))
+    assert ((sizes > within[0]) & (sizes < within[1])).mean() > share
+
+
+@pytest.mark.parametrize(("name", "worst"), [("heaviside", 0.3), ("gp", 0.2)])
+def test_shipped_models_predict_new_tasks(name, worst):
+    task = getattr(bnnp.tasks, name)(points=(60, 60))
+    errors = []
+    for drawn in task.draw(8, torch.Generator().manual_seed(3)):
+        predictive = (
+            bnnp.load(f"zoo:{name}").condition(drawn.x[:30], drawn.y[:30], num_samples=50).predict(drawn.x[30:])
+        )
+        errors.append(np.abs(predictive.mean - drawn.y[30:].numpy()).mean())
+    assert np.mean(errors) < worst  # predicting 0 has 1.0 and 0.8
+
+
 def test_the_shipped_model_loads_and_predicts():
     model = bnnp.load("zoo:sawtooth")
-    assert "sawtooth" in bnnp.zoo_names()
     split = bnnp.tasks.sawtooth_tests().splits[0]
     predictive = model.condition(split.context.x, split.context.y, num_samples=100).predict(split.target.x)
     assert np.abs(predictive.mean - split.target.y.numpy()).mean() < 0.1  # the process spreads over more than 0.4
