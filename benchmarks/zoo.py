@@ -18,24 +18,23 @@ CHOICES = {
 }
 
 
-def trained(name: str, steps: tuple[int, int] = (4000, 3000), progress: bool = True) -> bnnp.BNNP:
+def trained(name: str) -> bnnp.BNNP:
     tasks, activation, start = CHOICES[name]
     model = bnnp.BNNP(1, 1, (48, 48), activation, likelihood=bnnp.Gaussian(0.05, max_noise=0.06), seed=0)
     stages = (
-        (PPAVI(10, predictive_weight=0.1), (2e-3, 5e-5), 1.0),
-        (PPAVI(10), (1e-3, 2e-5), 0.0),
+        (4000, PPAVI(10, predictive_weight=0.1), (2e-3, 5e-5), 1.0),
+        (3000, PPAVI(10), (1e-3, 2e-5), 0.0),
     )
-    for seed, ((objective, rate, learnability), count) in enumerate(zip(stages, steps, strict=True)):
+    for seed, (steps, objective, rate, learnability) in enumerate(stages):
         model.set_prior_learnability(learnability)
         bnnp.fit(
             model,
             tasks,
             objective=objective,
-            steps=count,
+            steps=steps,
             learning_rate=rate,
             context_share=(0.02, 0.6),
             prior_start=start,
-            progress=progress,
             seed=seed,
         )
     return model.set_prior_learnability(1)

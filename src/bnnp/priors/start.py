@@ -87,7 +87,8 @@ def spread(
             scale[:, : len(output_scale)] = deciding.input_scale / float(size)
         elif deciding is not None and layer == last:
             mean[range(out), range(out)] = output_scale
-            if deciding.from_lowest and lowest is not None:
+            if deciding.from_lowest:
+                assert lowest is not None
                 mean[-1] = lowest
             scale = (BESIDE_DECIDING * output_scale).expand(d, out)
         prior.assign_layer(layer, mean, scale)
