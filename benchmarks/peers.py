@@ -54,20 +54,29 @@ def recipe(name: str) -> dict[str, Any]:
     return {"objective": NPML(16), "batch_size": batch_size, "learning_rate": (rate, 1e-5)}
 
 
-def trained(name: str, data: str, seconds: float) -> tuple[MetaLearner, int]:
-    """A model after so many seconds of CPU time; the number of steps is set by the time of a few."""
+def trained(name: str, data: str, seconds: float) -> tuple[MetaLearner, int, float]:
+    """A model, its steps and its CPU seconds of training, which are within a tenth of `seconds`.
 
-    def fit(steps: int) -> MetaLearner:
-        return bnnp.fit(
+    The number of steps is set before training, since the learning rate follows it: first by the time of a short
+    training, and where the machine was slower or faster then, once more by the time of the whole one.
+    """
+
+    def fit(steps: int) -> tuple[MetaLearner, float]:
+        started = time.process_time()
+        model = bnnp.fit(
             new_model(name, data), DATA[data], steps=steps, context_share=SHARE, progress=False, **recipe(name)
         ).model
+        return model, time.process_time() - started
 
     fit(8)
-    probe = 40  # whole pools of batches, so that drawing tasks counts too
-    started = time.process_time()
-    fit(probe)
-    steps = max(10, round(seconds * probe / (time.process_time() - started)))
-    return fit(steps), steps
+    steps = 40  # whole pools of batches, so that drawing tasks counts too
+    took = fit(steps)[1]
+    for share in (0.05, 1.0, 1.0, 1.0):
+        steps = max(10, round(steps * share * seconds / took))
+        model, took = fit(steps)
+        if share == 1.0 and abs(took / seconds - 1) <= 0.1:
+            return model, steps, took
+    raise RuntimeError(f"{name} took {took:.0f} CPU seconds for {steps} steps: the machine is too uneven to compare on")
 
 
 def tests(data: str) -> list[Split]:
@@ -88,16 +97,13 @@ def exact_densities(data: str) -> dict[str, float]:
 
 def result_of(name: str, data: str, options: argparse.Namespace) -> dict[str, Any]:
     folder, record, samples = Path(options.out), {}, options.samples
-    started = time.process_time()
     if name == ORACLE:
         model: Any = bnnp.Oracle(DATA[data])
     elif name == AUTOREGRESSIVE:
         model, samples = bnnp.load(folder / f"{data}-TNP.bnnp").as_autoregressive(), options.ar_samples
     else:
-        model, record["steps"] = trained(name, data, options.seconds)
+        model, record["steps"], record["cpu_seconds"] = trained(name, data, options.seconds)
         model.save(folder / f"{data}-{name}.bnnp")
-        record["seconds"] = options.seconds
-    record["cpu_seconds"] = time.process_time() - started
     scores = bnnp.evaluate(model, tests(data), num_samples=samples, seed=0)
     record |= {score: scores[score] for score in SCORES} | {"samples": samples}
     record |= {f"{score}_error": scores.standard_error(score) for score in SCORES}

@@ -22,12 +22,12 @@ NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
 PEERS = {"np": bnnp.neural_processes.NP, "bnp": bnnp.neural_processes.BNP, "tnp": bnnp.neural_processes.TNP}
 LABELS = {"mfvi": "MFVI", "givi": "GIVI", "np": "NP", "bnp": "BNP", "tnp": "AR-TNP", "tnp-marginals": "TNP, marginals"}
 CONTEXT_SHARE = (0.1, 0.6)
-NOISE = 0.1
 SEEDS = (21, 42, 69, 420)
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
 _VI = {"steps": 75_000, "learning_rate": (5e-3, 1e-4), "elbo_samples": 8}
 _PAPER = {
     "seeds": SEEDS,
+    "noise": 0.1,  # that learning begins with
     "samples": 16,
     "points_share": 1.0,
     "recipe": "paper",
@@ -67,6 +67,7 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "learning_rate": (5e-4, 5e-5),
             "inducing": 5,
             "seeds": SEEDS[:1],
+            "noise": 0.1,
             "samples": 2,
             "points_share": 0.5,
             "recipe": "default",
@@ -90,6 +91,7 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "learnabilities": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
             "learning_rate": (2e-3, 5e-5),
             "inducing": 64,
+            "noise": 0.4,  # from 0.1 the noise would not get to where it belongs in so few steps
             "points_share": 0.2,
             "steps": 600,
         },
@@ -98,10 +100,14 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "hidden": (64, 64, 64),
             "batch_size": 5,
             "learnabilities": (0.0, 0.5, 1.0),
-            "learning_rate": (1e-3, 5e-5),
+            "learning_rate": (2e-3, 5e-5),
             "inducing": 48,
             "seeds": SEEDS[:1],
-            "steps": 400,
+            "recipe": "standard start",  # with a hundred inputs better than the spread one
+            "points_share": 0.3,
+            "steps": 3000,
+            "peer_steps": {"np": 3000, "bnp": 3000, "tnp": 3000},
+            "vi_noises": (0.15, 0.3, 0.6),
         },
     },
     "paper": {
@@ -141,18 +147,20 @@ def runs(scale: str) -> dict[str, Run]:
     for data, choices in SCALES[scale].items():
         common = {"data": data, **{k: choices[k] for k in ("points_share", "samples", "scored")}}
         training = {k: choices[k] for k in ("batch_size", "recipe")}
+        meta_learner = common | {"noise": choices["noise"]}
         for seed in choices["seeds"]:
             own = {"hidden": choices["hidden"]}
             steps = {"steps": choices["steps"], "learning_rate": choices["learning_rate"]}
             for learnability in choices["learnabilities"]:
                 planned[f"{data}-bnnp-{learnability}-{seed}"] = Run(
-                    fit_bnnp, common | own | {"learnability": learnability, "seed": seed, "training": training | steps}
+                    fit_bnnp,
+                    meta_learner | own | {"learnability": learnability, "seed": seed, "training": training | steps},
                 )
             own = {"hidden": choices["peer_hidden"], **{k: choices[k] for k in ("ar_scored", "ar_targets")}}
             for peer in PEERS:
                 steps = {"steps": choices["peer_steps"][peer], "learning_rate": choices["peer_rate"]}
                 planned[f"{data}-{peer}-{seed}"] = Run(
-                    fit_peer, common | own | {"peer": peer, "seed": seed, "training": training | steps}
+                    fit_peer, meta_learner | own | {"peer": peer, "seed": seed, "training": training | steps}
                 )
         for method in ("mfvi", "givi"):
             for noise in choices["vi_noises"]:
@@ -209,6 +217,7 @@ def fit_bnnp(
     data: str,
     learnability: float,
     seed: int,
+    noise: float,
     points_share: float,
     hidden: tuple[int, ...],
     samples: int,
@@ -217,7 +226,7 @@ def fit_bnnp(
     folder: Path,
 ) -> dict[str, Any]:
     found = load(data, points_share)
-    likelihood = bnnp.Gaussian(NOISE, max_noise=0.5)
+    likelihood = bnnp.Gaussian(noise, max_noise=0.5)
     model = bnnp.BNNP(found.training.in_size, 1, hidden, "silu", "unitwise", likelihood, seed=seed)
     model.set_prior_learnability(learnability)
     objective = bnnp.objectives.PPAVI(samples)
@@ -229,6 +238,7 @@ def fit_peer(
     data: str,
     peer: str,
     seed: int,
+    noise: float,
     points_share: float,
     hidden: tuple[int, ...],
     samples: int,
@@ -240,7 +250,7 @@ def fit_peer(
 ) -> dict[str, Any]:
     """A neural process. The TNP is scored by its marginals and, with fewer samples and targets, autoregressively."""
     found = load(data, points_share)
-    likelihood = None if peer == "tnp" else bnnp.Gaussian(NOISE)
+    likelihood = None if peer == "tnp" else bnnp.Gaussian(noise)
     model = PEERS[peer](found.training.in_size, 1, hidden, "silu", likelihood, seed=seed)
     _train(model, found, folder, f"{data}-{peer}-{seed}", bnnp.objectives.NPML(samples), seed, training)
     if peer != "tnp":

@@ -203,7 +203,8 @@ def _demonstration(data: Climate, model: bnnp.BNNP) -> Figure:
     )
     most = float(shown[3][2].max())
     for axes, (title, places, values) in zip(panels, shown, strict=True):
-        _map(figure, axes, places, values, (0.0, most), "viridis")
+        is_spread = title == "predictive std"  # far smaller than the rain itself: a scale of its own
+        _map(figure, axes, places, values, (0.0, float(values.max()) if is_spread else most), "viridis")
         axes.set_title(f"{title}, {task.name}" if title == "truth" else title, fontsize=9)
         (west, south), (east, north) = task.x[:, :2].numpy().min(0) - 0.1, task.x[:, :2].numpy().max(0) + 0.1
         axes.set(xlim=(west, east), ylim=(south, north))
