@@ -54,7 +54,6 @@ _SMALL = _PAPER | {
         "givi": {"steps": 600, "learning_rate": (1e-2, 1e-4)},
     },
     "vi_repeats": 1,
-    "vi_noises": (0.3, 0.6),
     "ar_scored": 20,
     "ar_targets": 60,
 }
@@ -94,6 +93,7 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "noise": 0.4,  # from 0.1 the noise would not get to where it belongs in so few steps
             "points_share": 0.2,
             "steps": 600,
+            "vi_noises": (0.3, 0.45, 0.6),
         },
         "paul15": _SMALL
         | {

@@ -111,14 +111,14 @@ def _curves(depths: list[int], results: Mapping[str, Any]) -> Figure:
     panels = figure.subplots(1, 3)
     for depth in depths:
         distances = [_mean(results[f"depth-{depth}"], "online", n, "distance") for n in points]
-        panels[0].plot(points, distances, "o-", markersize=4, label=f"{depth} hidden layers")
+        panels[0].plot(points, distances, "o-", markersize=4, label=f"hidden layers: {depth}")
     panels[0].set(xlabel="points seen", ylabel="distance of means, online to all")
     panels[0].legend(fontsize=8)
     for axes, depth in zip(panels[1:], (depths[0], depths[-1]), strict=True):
         for way, label in WAYS.items():
             found = [_mean(results[f"depth-{depth}"], way, n, "lppd") for n in points]
             axes.plot(points, found, "--" if way == "online" else "-", marker="o", markersize=4, label=label)
-        axes.set(xlabel="points seen", ylabel="LPPD at other points", title=f"{depth} hidden layers")
+        axes.set(xlabel="points seen", ylabel="LPPD at other points", title=f"hidden layers: {depth}")
         axes.legend(fontsize=8)
     return figure
 
