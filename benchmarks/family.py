@@ -1,16 +1,12 @@
-"""The model family at equal training time, on Gaussian process tasks, and the BNAM's lack of consistency (App. E.2).
+"""The model family at equal training time, on Gaussian process tasks.
 
-OMP_NUM_THREADS=1 python benchmarks/family.py run --minutes 5 --out family.json
-python benchmarks/family.py draw family_BNAM.bnnp family_BNNP.bnnp docs/figures/bnam_consistency.png
+OMP_NUM_THREADS=1 python benchmarks/family.py --minutes 5 --out family.json
 """
 
 import argparse
 import json
 import time
 from pathlib import Path
-
-import matplotlib.pyplot as plt
-import numpy as np
 
 import bnnp
 from bnnp._random import child
@@ -59,41 +55,12 @@ def run(options: argparse.Namespace) -> None:
     Path(options.out).write_text(json.dumps(rows, indent=1))
 
 
-def draw(options: argparse.Namespace) -> None:
-    """Predictions on a grid, and on the same grid with x = 100 appended."""
-    task = SOURCE.draw(1, child(4))[0]
-    x, y = task.x[:12].numpy(), task.y[:12].numpy()
-    grid = np.linspace(-2, 2, 100)[:, None]
-    figure, panels = plt.subplots(2, 2, figsize=(8, 5), sharex=True, sharey=True, layout="constrained")
-    for row, path in zip(panels, (options.bnam, options.bnnp), strict=True):
-        model = bnnp.load(path)
-        post = model.condition(x, y, num_samples=30)
-        for panel, inputs in zip(row, (grid, np.vstack([grid, [[100.0]]])), strict=True):
-            samples = post.predict(inputs).samples[:, :100, 0]
-            panel.plot(grid, samples.T, color="tab:blue", alpha=0.3, lw=0.8)
-            panel.plot(x, y, "o", color="tab:orange", ms=3)
-        row[0].set_ylabel(type(model).__name__)
-    panels[0][0].set_title("at 100 inputs")
-    panels[0][1].set_title("the same 100, with x = 100 appended")
-    panels[0][0].set_ylim(-3, 3)
-    figure.savefig(options.figure, dpi=100)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = parser.add_subparsers(required=True)
-    runner = verbs.add_parser("run")
-    runner.add_argument("--minutes", type=float, default=5.0)
-    runner.add_argument("--models", default=",".join(MODELS))
-    runner.add_argument("--out", required=True)
-    runner.set_defaults(call=run)
-    drawer = verbs.add_parser("draw")
-    drawer.add_argument("bnam")
-    drawer.add_argument("bnnp")
-    drawer.add_argument("figure")
-    drawer.set_defaults(call=draw)
-    options = parser.parse_args()
-    options.call(options)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--out", required=True)
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":
