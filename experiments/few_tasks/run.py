@@ -23,6 +23,8 @@ PEERS = {"np": bnnp.neural_processes.NP, "bnp": bnnp.neural_processes.BNP, "tnp"
 LABELS = {"mfvi": "MFVI", "givi": "GIVI", "np": "NP", "bnp": "BNP", "tnp": "AR-TNP", "tnp-marginals": "TNP, marginals"}
 CONTEXT_SHARE = (0.1, 0.6)
 SEEDS = (21, 42, 69, 420)
+LOWEST = -2.0
+"""Of the scale of figures; lines of what is worse lie there."""
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
 _VI = {"steps": 75_000, "learning_rate": (5e-3, 1e-4), "elbo_samples": 8}
 _PAPER = {
@@ -383,27 +385,27 @@ def _note(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> 
 
 
 def _figure(curves: Mapping[str, Mapping[Any, list[dict]]]) -> Figure:
-    """Pooled LPPD against learnability, the other methods as lines across; dashed is the paper's BNNP."""
-    figure = Figure(figsize=(5.4 * max(1, len(curves)), 3.8), layout="constrained")
-    panels = figure.subplots(1, max(1, len(curves)), squeeze=False)[0]
-    for axes, (data, rows) in zip(panels, curves.items(), strict=False):
-        shares = [name for name in rows if not isinstance(name, str)]
-        means, errors = np.array([_mean(rows[share], "pooled_lppd") for share in shares]).T
-        axes.errorbar(shares, means, errors, fmt="o-", color="#1f77b4", label="BNNP")
-        paper = {name: value for name, value in PAPER[data].items() if not isinstance(name, str)}
-        if paper:
-            axes.plot(
-                list(paper),
-                list(paper.values()),
-                "o--",
-                fillstyle="none",
-                color="#1f77b4",
-                alpha=0.5,
-                label="paper's BNNP",
-            )
-        for number, name in enumerate(n for n in rows if isinstance(n, str)):
-            mean, _ = _mean(rows[name], "pooled_lppd")
-            axes.axhline(max(mean, -3.0), color=f"C{number + 1}", linewidth=1.2, label=LABELS[name])
-        axes.set(title=NAMES[data], xlabel="prior-learnability", ylabel="pooled LPPD")
-        axes.legend(fontsize=7)
+    """LPPD against learnability, the other methods as lines across; dashed is the paper's BNNP."""
+    columns = max(1, len(curves))
+    figure = Figure(figsize=(5.4 * columns, 6.4), layout="constrained")
+    panels = figure.subplots(2, columns, squeeze=False)
+    for column, (data, rows) in enumerate(curves.items()):
+        for axes, kind in zip(panels[:, column], ("pooled", "marginal"), strict=True):
+            _curve(axes, rows, f"{kind}_lppd", PAPER[data] if kind == "pooled" else {})
+            axes.set(xlabel="prior-learnability", ylabel=f"{kind} LPPD")
+        panels[0, column].set_title(NAMES[data])
+        panels[0, column].legend(fontsize=7)
     return figure
+
+
+def _curve(axes: Any, rows: Mapping[Any, list[dict]], score: str, papers: Mapping[Any, Any]) -> None:
+    shares = [name for name in rows if not isinstance(name, str)]
+    means, errors = np.array([_mean(rows[share], score) for share in shares]).T
+    axes.errorbar(shares, means, errors, fmt="o-", color="#1f77b4", label="BNNP")
+    theirs = {name: value for name, value in papers.items() if not isinstance(name, str)}
+    if theirs:
+        hollow = {"fillstyle": "none", "color": "#1f77b4", "alpha": 0.5}
+        axes.plot(list(theirs), list(theirs.values()), "o--", label="paper's BNNP", **hollow)
+    for number, name in enumerate(n for n in rows if isinstance(n, str)):
+        mean, _ = _mean(rows[name], score)
+        axes.axhline(max(mean, LOWEST), color=f"C{number + 1}", linewidth=1.2, label=LABELS[name])
