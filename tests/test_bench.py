@@ -89,3 +89,11 @@ def test_wrong_arguments_are_named():
         bench.run(["a", "z"])
     with pytest.raises(FileNotFoundError, match=r"plain: nowhere\.py is not a file"):
         bench.run(["a"], plain=Path("nowhere.py"))
+
+
+def test_short_work_is_called_until_a_repeat_is_long_enough(monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock) / 64)  # that a call seems to take
+    assert bench._calls_a_repeat(lambda: None) == 13
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: float(next(clock)))
+    assert bench._calls_a_repeat(lambda: None) == 1

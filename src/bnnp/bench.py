@@ -7,6 +7,7 @@ one run are compared with each other, so that the noise of the machine cancels.
 
 import importlib.util
 import json
+import math
 import resource
 import statistics
 import subprocess
@@ -159,6 +160,10 @@ def limit_work(setting: Setting) -> Work:
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 
+LEAST_SECONDS = 0.2
+"""Of a repeat, at least: short work is called often, as in training, not once after work that empties the caches."""
+
+
 @dataclass(frozen=True)
 class Measurement:
     setting: str
@@ -169,7 +174,7 @@ class Measurement:
 
 
 def measure(setting: Setting, kinds: list[str], plain: Path | None, repeats: int) -> dict[str, list[float]]:
-    """Seconds of every repeat of each kind of work, taken in turns after one of each that is not counted."""
+    """Seconds of a call in every repeat of each kind of work, taken in turns after calls that are not counted."""
     work: dict[str, Work] = {}
     for kind in kinds:
         if kind == "plain":
@@ -177,14 +182,27 @@ def measure(setting: Setting, kinds: list[str], plain: Path | None, repeats: int
             work[kind] = plain_work(setting, _module(plain))
         else:
             work[kind] = {"library": library_work, "limit": limit_work}[kind](setting)
+    calls = {kind: _calls_a_repeat(run) for kind, run in work.items()}
     seconds: dict[str, list[float]] = {kind: [] for kind in work}
-    for repeat in range(repeats + 1):
+    for _ in range(repeats):
         for kind, run in work.items():
             started = time.perf_counter()
-            run()
-            if repeat > 0 or repeats == 0:
-                seconds[kind].append(time.perf_counter() - started)
+            for _ in range(calls[kind]):
+                run()
+            seconds[kind].append((time.perf_counter() - started) / calls[kind])
     return seconds
+
+
+def _calls_a_repeat(run: Work) -> int:
+    """As many as a repeat takes to last long enough. The first call is not typical: it makes what later ones find."""
+    took = math.inf
+    for _ in range(2):
+        started = time.perf_counter()
+        run()
+        took = min(took, time.perf_counter() - started)
+        if took > LEAST_SECONDS:
+            return 1
+    return math.ceil(LEAST_SECONDS / took)
 
 
 def run(names: list[str], plain: Path | None = None, repeats: int = 9, progress: bool = True) -> list[Measurement]:
