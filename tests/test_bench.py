@@ -91,9 +91,10 @@ def test_wrong_arguments_are_named():
         bench.run(["a"], plain=Path("nowhere.py"))
 
 
-def test_short_work_is_called_until_a_repeat_is_long_enough(monkeypatch):
-    clock = iter(range(1000))
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(clock) / 64)  # that a call seems to take
-    assert bench._calls_a_repeat(lambda: None) == 13
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: float(next(clock)))
-    assert bench._calls_a_repeat(lambda: None) == 1
+@pytest.mark.parametrize(
+    ("first", "second", "calls"), [(1 / 64, 1 / 64, 13), (2.0, 1 / 64, 13), (2.0, 2.0, 1), (8.0, None, 1)]
+)
+def test_short_work_is_called_until_a_repeat_is_long_enough(monkeypatch, first, second, calls):
+    times = iter([0.0, first, 10.0, None if second is None else 10.0 + second])
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(times))
+    assert bench._calls_a_repeat(lambda: None) == calls

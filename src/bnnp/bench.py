@@ -162,6 +162,8 @@ def limit_work(setting: Setting) -> Work:
 
 LEAST_SECONDS = 0.2
 """Of a repeat, at least: short work is called often, as in training, not once after work that empties the caches."""
+LONG_SECONDS = 5.0
+"""Of a first call, which no beginning explains."""
 
 
 @dataclass(frozen=True)
@@ -194,13 +196,12 @@ def measure(setting: Setting, kinds: list[str], plain: Path | None, repeats: int
 
 
 def _calls_a_repeat(run: Work) -> int:
-    """As many as a repeat takes to last long enough. The first call is not typical: it makes what later ones find."""
-    took = math.inf
+    """As many as a repeat takes to last long enough, by a second call: the first makes what later ones find."""
     for _ in range(2):
         started = time.perf_counter()
         run()
-        took = min(took, time.perf_counter() - started)
-        if took > LEAST_SECONDS:
+        took = time.perf_counter() - started
+        if took > LONG_SECONDS:
             return 1
     return math.ceil(LEAST_SECONDS / took)
 
