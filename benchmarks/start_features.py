@@ -10,7 +10,7 @@ import torch
 
 import bnnp
 from bnnp.network import features_of_layer
-from bnnp.priors.start import spread
+from bnnp.priors.spread import spread
 
 POINTS, NOISE = 300, 0.15
 

@@ -8,7 +8,8 @@ import bnnp
 from bnnp.network import features_of_layer
 from bnnp.priors import PRIORS
 from bnnp.priors.learnable import GaussianUnits
-from bnnp.priors.start import FIRST_SCALE, SLOPE, STARTS, spread
+from bnnp.priors.spread import FIRST_SCALE, SLOPE, Deciding, Examples, spread
+from bnnp.priors.start import STARTS
 
 
 def started(prior: str, in_size: int = 1, share: float = 1.0, hidden=(6, 5)) -> tuple[bnnp.BNNP, torch.Tensor]:
@@ -83,17 +84,124 @@ def test_fixed_entries_stay_as_they_are(prior, share):
     assert mean[:count].all()
 
 
-def test_a_switch_makes_functions_of_two_levels():
-    model = bnnp.BNNP(1, 2, (30, 20), "tanh")
-    generator = torch.Generator().manual_seed(0)
+def draws_of(model: bnnp.BNNP, x: torch.Tensor, count: int = 300) -> np.ndarray:
+    return np.stack([f(x.numpy()) for f in model.prior.functions(count, seed=1)])
+
+
+def examples(source, count: int, *more) -> Examples:
+    """Tasks of one source, or of several with the same inputs as several outputs."""
+    x, y = [], []
+    for task in source.draw(count, torch.Generator().manual_seed(0)):
+        outputs = [task.y, *(torch.from_numpy(np.asarray(other(task.x))) for other in more)]
+        x.append(task.x.float())
+        y.append(torch.cat(outputs, 1).float())
+    return Examples(x, y, torch.cat(y).std(0))
+
+
+def test_a_switch_makes_functions_of_two_levels_that_jump_as_often_as_those_of_the_tasks():
+    model = bnnp.BNNP(1, 2, (40, 20), "tanh")
+    random = torch.Generator().manual_seed(5)
+    slower = bnnp.tasks.heaviside(length_scale=3.0)
+    seen = examples(bnnp.tasks.heaviside(), 128, lambda x: 3 * slower.values(x, random))
+    STARTS["switch"].set(model.prior, seen, torch.Generator().manual_seed(0))
     x = torch.linspace(-5, 5, 300)[:, None]
-    levels = torch.tensor([1.0, 3.0])
-    spread(model.prior, x, levels, generator, deciding=STARTS["switch"])
-    values = np.stack([f(x.numpy()) for f in model.prior.functions(100, seed=0)])
-    near = np.abs(np.abs(values) / levels.numpy() - 1) < 0.3
+    values = draws_of(model, x)
+    near = np.abs(np.abs(values) / seen.output_scale.numpy() - 1) < 0.3
     assert near.mean() > 0.85
-    assert 0.3 < (values > 0).mean() < 0.7  # both levels, about equally
-    assert (np.abs(np.diff(np.sign(values), axis=1)).sum(1) > 0).mean() > 0.5  # and jumps between them
+    assert 0.4 < (values > 0).mean() < 0.6  # both levels, about equally
+    # 300 functions with a standard deviation of about 1.5 jumps: three standard errors are 0.26
+    jumps = (np.diff(np.sign(values), axis=1) != 0).sum(1).mean(0)
+    real = bnnp.tasks.heaviside().values, slower.values
+    expected = [
+        np.mean([(np.diff(np.sign(f(x.double(), random).numpy()[:, 0])) != 0).sum() for _ in range(300)]) for f in real
+    ]
+    assert expected[0] - expected[1] > 1.5  # so that the same number for both would not do
+    np.testing.assert_allclose(jumps, expected, atol=0.7)
+
+
+def test_fitted_functions_have_the_covariance_of_the_tasks():
+    source = bnnp.tasks.gp(low=-2, high=2, points=(30, 60))
+    model = bnnp.BNNP(1, 2, (30, 25), "silu")
+    STARTS["fitted"].set(
+        model.prior, examples(source, 256, lambda x: 5 + 3 * torch.sin(2 * x)), torch.Generator().manual_seed(0)
+    )
+    x = torch.linspace(-1.9, 1.9, 12)[:, None]
+    values = draws_of(model, x, 1000)
+    wanted = source.covariance(x.double(), x.double()).numpy()
+    # a covariance of 1000 draws has a standard error of at most sqrt(2/1000) = 0.045, one of 256 tasks of 0.09
+    assert np.abs(np.cov(values[..., 0].T) - wanted).max() < 0.3
+    assert np.abs(values[..., 0].mean(0)).max() < 0.3
+    np.testing.assert_allclose(values[..., 1].mean(0), 5 + 3 * np.sin(2 * x[:, 0].numpy()), atol=0.15)
+    assert values[..., 1].std(0).max() < 0.3  # the second output is the same in all tasks
+
+
+def test_the_spread_start_does_not_have_the_covariance_of_the_tasks():
+    """So that the test above can fail."""
+    source = bnnp.tasks.gp(low=-2, high=2, points=(30, 60))
+    model = bnnp.BNNP(1, 1, (30, 25), "silu")
+    STARTS["spread"].set(model.prior, examples(source, 256), torch.Generator().manual_seed(0))
+    x = torch.linspace(-1.9, 1.9, 12)[:, None]
+    wanted = source.covariance(x.double(), x.double()).numpy()
+    assert np.abs(np.cov(draws_of(model, x, 1000)[..., 0].T) - wanted).max() > 0.4
+
+
+def bump(x: torch.Tensor) -> torch.Tensor:
+    """A shape that is not symmetric: a hill of height 1 at 0 and a valley after it."""
+    return torch.exp(-8 * x.square()) - 0.5 * torch.exp(-8 * (x - 0.8).square())
+
+
+@pytest.mark.parametrize(("hidden", "error", "agreement"), [((30, 40), 0.02, 0.9), ((8, 40, 40), 0.05, 0.5)])
+def test_a_place_makes_one_shape_at_random_places(hidden, error, agreement):
+    random = torch.Generator().manual_seed(0)
+    x, y = [], []
+    for _ in range(40):
+        at = 3 * torch.rand(60, 1, generator=random) * 2 - 3
+        moved = at - (2 * torch.rand(1, generator=random) - 1.2)
+        x.append(at)
+        y.append(torch.cat([bump(moved), 2 - 3 * bump(moved)], 1))
+    model = bnnp.BNNP(1, 2, hidden, "tanh")
+    STARTS["place"].set(model.prior, Examples(x, y, torch.cat(y).std(0)), torch.Generator().manual_seed(0))
+    grid = torch.linspace(-3, 3, 241)[:, None]
+    first, second = np.moveaxis(draws_of(model, grid, 100), -1, 0)
+    tops = grid[first.argmax(1), 0].numpy()
+    assert -0.5 < tops.mean() < 0.1  # places are uniform on [-1.2, 0.8]: mean -0.2, standard deviation 0.58
+    assert 0.4 < tops.std() < 0.8
+    errors = [np.abs(f - bump(grid[:, 0] - float(top)).numpy()).mean() for f, top in zip(first, tops, strict=True)]
+    assert np.mean(errors) < error  # the shape itself has a mean absolute value of 0.15
+    lowest = grid[second.argmin(1), 0].numpy()
+    assert np.mean(np.abs(tops - lowest) < 0.1) > agreement  # both outputs are at the same place
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_one_unit_is_assigned_and_no_other(prior):
+    model = bnnp.BNNP(2, 3, (4,), prior=prior).double()
+    before = model.prior.sample(2000, seed=0)
+    mean, root = torch.arange(5.0).double(), torch.randn(5, 5, generator=torch.Generator().manual_seed(0)).double()
+    covariance = root @ root.mT + torch.eye(5)
+    model.prior.assign_unit(1, 1, mean, covariance)
+    after = model.prior.sample(2000, seed=0)
+    assert torch.equal(before[0], after[0])
+    assert torch.equal(before[1][..., [0, 2]], after[1][..., [0, 2]])
+    wanted = covariance.diagonal().diag() if prior == "factorised" else covariance
+    # 2000 draws: a standard error of a covariance is at most sqrt(2/2000) = 3 % of the product of scales
+    size = covariance.diagonal().sqrt()
+    found = after[1][..., 1]
+    assert float(((found.mean(0) - mean) / size).abs().max()) < 5 / 2000**0.5
+    assert float(((found.T.cov() - wanted) / size / size[:, None]).abs().max()) < 0.15
+
+
+@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_no_start_moves_fixed_entries(name, share):
+    activation = STARTS[name].activation or "silu"
+    model = bnnp.BNNP(1, 1, (6, 5), activation).set_prior_learnability(share)
+    before = {key: value.clone() for key, value in model.prior.state_dict().items()}
+    STARTS[name].set(model.prior, examples(bnnp.tasks.sawtooth(), 20), torch.Generator().manual_seed(0))
+    count = round(share * model.network.num_weights)
+    standard = entries(bnnp.BNNP(1, 1, (6, 5), activation), "log_scale")
+    assert not entries(model, "mean")[count:].any()
+    assert torch.equal(entries(model, "log_scale")[count:], standard[count:])
+    assert before.keys() == model.prior.state_dict().keys()
 
 
 def test_a_floor_makes_functions_that_rest_at_the_lowest_value():
@@ -101,7 +209,7 @@ def test_a_floor_makes_functions_that_rest_at_the_lowest_value():
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(300, 2, generator=generator)
     scale, lowest = torch.tensor([1.0, 3.0]), torch.tensor([-0.4, 2.0])
-    spread(model.prior, x, scale, generator, deciding=STARTS["floor"], lowest=lowest)
+    spread(model.prior, x, scale, generator, deciding=Deciding(2.0, from_lowest=True), lowest=lowest)
     values = np.stack([f(x.numpy()) for f in model.prior.functions(100, seed=0)])
     above = (values - lowest.numpy()) / scale.numpy()
     assert (above < -0.1).mean() < 0.02
@@ -114,16 +222,19 @@ def test_a_floor_makes_functions_that_rest_at_the_lowest_value():
     [
         ("switch", bnnp.BNNP(1, 2, (6, 5), "relu"), "got a Network with activation 'relu', expected .* 'tanh'"),
         ("floor", bnnp.BNNP(1, 2, (6, 5), "tanh"), "got a Network with activation 'tanh', expected .* 'relu'"),
-        ("switch", bnnp.BNNP(1, 2, (6, 1), "tanh"), r"got sizes \(1, 6, 1, 2\), expected hidden layers, with a unit"),
-        ("switch", bnnp.BNNP(1, 1, (), "tanh"), "expected hidden layers"),
+        ("switch", bnnp.BNNP(1, 2, (6, 1), "tanh"), r"got sizes \(1, 6, 1, 2\), expected at least 1 hidden layer, w"),
+        ("switch", bnnp.BNNP(1, 1, (), "tanh"), "expected at least 1 hidden layer"),
+        ("place", bnnp.BNNP(1, 1, (6,), "tanh"), "expected at least 2 hidden layers"),
+        ("place", bnnp.BNNP(2, 1, (6, 5), "tanh"), "got 2 input columns, expected 1"),
+        ("fitted", bnnp.BNAM(1, 1, 8, 1, 2), "got a AttentionNetwork"),
         ("switch", bnnp.BNAM(1, 1, 8, 1, 2, activation="tanh"), "got a AttentionNetwork"),
         ("floor", bnnp.BNNP(1, 1, (6, 5), "relu", likelihood=bnnp.Bernoulli()), "expected one of real values"),
-        ("flat", bnnp.BNNP(1, 1, (6, 5)), "prior_start: got 'flat', expected one of spread, switch, floor, standard"),
+        ("flat", bnnp.BNNP(1, 1, (6, 5)), "prior_start: got 'flat', expected one of spread, fitted, switch, floor, p"),
     ],
-    ids=["not tanh", "not relu", "narrow", "linear", "BNAM", "labels", "unknown"],
+    ids=["not tanh", "not relu", "narrow", "linear", "shallow", "inputs", "attention", "BNAM", "labels", "unknown"],
 )
 def test_a_start_that_does_not_suit_the_model_is_refused(start, model, message):
-    tasks = bnnp.tasks.from_arrays([(np.arange(5.0), np.ones((5, model.network.sizes[-1])))])
+    tasks = bnnp.tasks.from_arrays([(np.ones((5, model.in_size)), np.ones((5, model.network.sizes[-1])))])
     with pytest.raises(ValueError, match=message):
         bnnp.fit(model, tasks, steps=1, prior_start=start, progress=False)
     assert model.prior.is_standard()

@@ -568,7 +568,10 @@ def test_the_objective_sees_data_in_the_units_of_the_model():
         ({"clip_norm": 0.0}, "clip_norm: got 0.0"),
         ({"context_share": 2.0}, "context_share"),
         ({"context_count": -2}, "context_count"),
-        ({"prior_start": "random"}, "prior_start: got 'random', expected one of spread, switch, floor, standard"),
+        (
+            {"prior_start": "random"},
+            "prior_start: got 'random', expected one of spread, fitted, switch, floor, place, standard",
+        ),
         ({"seed": "one"}, "seed: got 'one', expected an int or a torch.Generator"),
         ({"tasks": [1, 2]}, r"tasks: got list, expected a task source; make one with bnnp.tasks.from_arrays"),
         (

@@ -88,7 +88,7 @@ def train(
     activation: Annotated[str, typer.Option(help="relu, tanh, silu, gelu or softplus.")] = "relu",
     prior: Annotated[str, typer.Option(help="factorised, unitwise, layerwise or networkwise.")] = "unitwise",
     prior_start: Annotated[
-        str, typer.Option(help="spread, switch, floor or standard: where learning the prior starts.")
+        str, typer.Option(help="spread, fitted, switch, floor, place or standard: where learning the prior starts.")
     ] = "spread",
     learnability: Annotated[
         float, typer.Option(help="Share of the prior that is learned; less for few data sets.")

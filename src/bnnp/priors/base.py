@@ -126,6 +126,20 @@ class Prior(nn.Module, abc.ABC):
             for parameter, part in zip(parameters, flat.split([p.value.numel() for p in parameters]), strict=True):
                 parameter.assign(part.reshape(parameter.value.shape))
 
+    def assign_unit(self, layer: int, output: int, mean: Float[Tensor, "d"], covariance: Float[Tensor, "d d"]) -> None:
+        """Set the Gaussian of the weights into one output of a layer, where they are learnable.
+
+        A factorised prior takes the variances alone.
+        """
+        d, _ = self.network.weight_shapes[layer]
+        place = sum(rows * columns for rows, columns in self.network.weight_shapes[:layer]) + output * d
+        for block in self.blocks:
+            assert isinstance(block, GaussianUnits)
+            if place < block.mean.value.numel():
+                block.assign_weights(place, mean, covariance)
+                return
+            place -= block.mean.value.numel()
+
     def is_standard(self) -> bool:
         """Whether the prior still is the standard one it starts as."""
         return all(block.is_standard() for block in self.blocks if isinstance(block, GaussianUnits))

@@ -76,6 +76,22 @@ class GaussianUnits(nn.Module):
         if self.lower is not None:
             self.lower.set_learnable(mask.unsqueeze(-1).expand(self.lower.value.shape))
 
+    @torch.no_grad()
+    def assign_weights(self, first: int, mean: Float[Tensor, "size"], covariance: Float[Tensor, "size size"]) -> None:
+        """Set the Gaussian of some of one unit's weights, counted over all units, where they are learnable.
+
+        They are independent of those before them then.
+        """
+        unit, start = divmod(first, self.mean.value.shape[1])
+        some = slice(start, start + len(mean))
+        factor = covariance.diagonal().sqrt().diag() if self.lower is None else torch.linalg.cholesky(covariance)
+        scale = factor.diagonal()
+        self.mean.value[unit, some] = mean.to(self.mean.value)
+        self.log_scale.value[unit, some] = scale.log().to(self.log_scale.value)
+        if self.lower is not None:
+            self.lower.value[unit, some] = 0
+            self.lower.value[unit, some, some] = (factor / scale.unsqueeze(-1)).tril(-1).to(self.lower.value)
+
     def is_standard(self) -> bool:
         """Whether nothing has been learned or set yet."""
         untouched = not bool(self.mean().any()) and torch.equal(self.log_scale(), self.standard_log_scale)

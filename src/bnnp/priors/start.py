@@ -1,141 +1,83 @@
-"""A better place than the standard prior to start learning from."""
+"""Where a learnable prior starts, by name."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
-from bnnp._random import normal
-from bnnp._shapes import Float, Tensor
-from bnnp.network import run
 from bnnp.priors.base import Prior
-
-SLOPE = 4.0
-"""Steepness of the first layer's mean weights, for inputs of unit variance."""
-FIRST_SCALE = 0.02
-"""Standard deviation of the first layer's weights."""
-HIDDEN_SCALE = 0.1
-"""Standard deviation that the uncertainty of later hidden weights gives to activations of unit size."""
-BESIDE_DECIDING = 0.003
-"""Standard deviation of the last layer's weights beside a deciding unit, as a share of the data's scale."""
-WHITENING_FLOOR = 1e-3
-"""Directions of the features with a smaller share of the largest variance than this are not brought up to size."""
+from bnnp.priors.fitted import fitted, place, switch
+from bnnp.priors.spread import Deciding, Examples, spread
 
 
 @dataclass(frozen=True)
-class Deciding:
-    """One unit of the last hidden layer for each output, which the output follows.
+class Start:
+    """A way to set a prior, and what it asks of a model.
 
-    activation: what the network must have.
-    input_scale: standard deviation of what comes into the unit, from random weights.
-    from_lowest: outputs are the data's lowest value and what the unit adds to it; else the unit around zero.
+    tasks: how many of them it looks at.
+    activation: of the network, where only one will do.  hidden: the least number of its hidden layers, the last of
+    which has a unit for each output.  inputs: the number of its input columns, where only one will do.
     """
 
-    activation: str
-    input_scale: float
-    from_lowest: bool
+    set: Callable[[Prior, Examples, torch.Generator], None]
+    tasks: int = 64
+    activation: str | None = None
+    hidden: int = 0
+    inputs: int | None = None
+    real_valued: bool = True
+
+
+def _spread(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
+    spread(prior, examples.all_x(), examples.output_scale, generator)
+
+
+def _switch(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
+    two_levels = Deciding(20.0, from_lowest=False)  # what comes in is mostly far beyond where tanh saturates
+    switch(prior, examples, two_levels, generator)
+
+
+def _floor(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
+    rests = Deciding(2.0, from_lowest=True)  # half of what comes in is below 0, where nothing is added
+    lowest = torch.cat(examples.y).min(0).values
+    spread(prior, examples.all_x(), examples.output_scale, generator, deciding=rests, lowest=lowest)
+
+
+def _leave(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
+    """The standard prior is where every prior is already."""
 
 
 STARTS = {
-    "spread": None,
-    "switch": Deciding("tanh", 20.0, from_lowest=False),  # mostly far beyond where tanh saturates: two levels
-    "floor": Deciding("relu", 2.0, from_lowest=True),  # half of it below 0, where nothing is added
-    "standard": None,
+    "spread": Start(_spread, real_valued=False),
+    "fitted": Start(fitted, tasks=256),
+    "switch": Start(_switch, tasks=256, activation="tanh", hidden=1),
+    "floor": Start(_floor, activation="relu", hidden=1),
+    "place": Start(place, activation="tanh", hidden=2, inputs=1),
+    "standard": Start(_leave, real_valued=False),
 }
-"""Where a learnable prior may start, by name."""
-
-
-@torch.no_grad()
-def spread(
-    prior: Prior,
-    x: Float[Tensor, "points x"],
-    output_scale: Float[Tensor, "out"],
-    generator: torch.Generator,
-    *,
-    deciding: Deciding | None = None,
-    lowest: Float[Tensor, "out"] | None = None,
-) -> None:
-    """Start a prior as a random network with little uncertainty in its features and much in its last layer.
-
-    First layer: each unit's mean weights put the place where its activation bends at one of the inputs. Later hidden
-    layers: mean weights that whiten the features and mix them at random, small variances. Last layer: mean 0 and the
-    variance that gives functions the scale of the data. Fixed entries of the prior stay as they are.
-
-    Why: under the standard prior each sample has other features, so that the last layer cannot learn what all tasks
-    share, and those features are smooth; training then first learns to ignore all but smooth structure. Whitened
-    features can show sharp structure from the start.
-
-    deciding: for functions that a single unit makes best, as those that jump between two levels or rest at a lowest
-    one. All units alike, as in the standard prior, make sums of many such functions, which are smooth; training does
-    not find out of that.
-
-    x, output_scale, lowest: inputs, standard deviation and lowest value of outputs, in the model's units.
-    """
-    last = prior.network.num_layers - 1
-
-    def outputs(layer: int, phi: Tensor) -> Tensor:
-        d, out = prior.network.weight_shapes[layer]
-        size = phi.square().sum(-1).mean().sqrt()
-        if layer == last:
-            mean, scale = phi.new_zeros(d, out), (output_scale / size).expand(d, out)
-        elif layer == 0:
-            mean, scale = _bends(x, out, generator), phi.new_full((d, out), FIRST_SCALE)
-        else:
-            mean = _whitening_mixture(phi, out, generator)
-            scale = phi.new_full((d, out), HIDDEN_SCALE / float(size))
-        if deciding is not None and layer == last - 1:
-            mean[:, : len(output_scale)] = 0.0
-            scale[:, : len(output_scale)] = deciding.input_scale / float(size)
-        elif deciding is not None and layer == last:
-            mean[range(out), range(out)] = output_scale
-            if deciding.from_lowest:
-                assert lowest is not None
-                mean[-1] = lowest
-            scale = (BESIDE_DECIDING * output_scale).expand(d, out)
-        prior.assign_layer(layer, mean, scale)
-        return phi @ mean
-
-    run(prior.network.program(x), outputs)
+"""Where a learnable prior may start, by name (`docs/training.md`)."""
 
 
 def check_start(name: str, prior: Prior, *, real_valued: bool) -> None:
     """Refuse unknown starts, and those that the network or the likelihood is not made for."""
     if name not in STARTS:
         raise ValueError(f"prior_start: got {name!r}, expected one of {', '.join(STARTS)}")
-    deciding, network = STARTS[name], prior.network
-    if deciding is None:
+    start, network = STARTS[name], prior.network
+    if not start.real_valued:
         return
     activation = getattr(network, "activation", None)
-    if network.mixes_points or activation != deciding.activation:
+    if network.mixes_points or start.activation not in (None, activation):
+        wanted = "" if start.activation is None else f" with {start.activation!r}"
         raise ValueError(
             f"prior_start {name!r}: got a {type(network).__name__} with activation {activation!r}, expected a "
-            f"multilayer perceptron with {deciding.activation!r}"
+            f"multilayer perceptron{wanted}"
         )
-    if network.num_layers < 2 or network.sizes[-2] < network.sizes[-1]:
+    sizes = tuple(network.sizes)
+    if len(sizes) - 2 < start.hidden or (start.hidden and sizes[-2] < sizes[-1]):
         raise ValueError(
-            f"prior_start {name!r}: got sizes {tuple(network.sizes)}, expected hidden layers, with a unit an output"
+            f"prior_start {name!r}: got sizes {sizes}, expected at least {start.hidden} hidden "
+            f"layer{'s' if start.hidden > 1 else ''}, with a unit an output in the last"
         )
+    if start.inputs not in (None, sizes[0]):
+        raise ValueError(f"prior_start {name!r}: got {sizes[0]} input columns, expected {start.inputs}")
     if not real_valued:
         raise ValueError(f"prior_start {name!r}: got a likelihood of labels, expected one of real values")
-
-
-def _bends(x: Float[Tensor, "points x"], units: int, generator: torch.Generator) -> Float[Tensor, "d out"]:
-    """Weights of units that bend at the inputs: at quantiles with alternating slopes for one input column, at random
-    points in random directions for several."""
-    if x.shape[1] == 1:
-        levels = (torch.arange(units, dtype=x.dtype, device=x.device) + 0.5) / units
-        centres = torch.quantile(x, levels, dim=0)
-        directions = torch.where(torch.arange(units) % 2 == 0, 1.0, -1.0).to(x)[:, None]
-    else:
-        centres = x[torch.randint(len(x), (units,), generator=generator)]
-        directions = normal((units, x.shape[1]), x, generator)
-        directions = directions / directions.norm(dim=-1, keepdim=True)
-    slopes = SLOPE * directions / x.std(0)
-    return torch.cat([slopes, -(slopes * centres).sum(-1, keepdim=True)], dim=-1).T
-
-
-def _whitening_mixture(phi: Float[Tensor, "points d"], out: int, generator: torch.Generator) -> Float[Tensor, "d out"]:
-    """Weights under which the features become uncorrelated activations of unit size, in random directions."""
-    values, vectors = torch.linalg.eigh((phi.mT @ phi / len(phi)).double())
-    root = (vectors / (values + WHITENING_FLOOR * values[-1]).sqrt()) @ vectors.mT
-    mixture = root.to(phi) @ normal((phi.shape[1], out), phi, generator)
-    return mixture / (phi @ mixture).std()

@@ -17,7 +17,8 @@ from bnnp._random import Seed, as_integer, child
 from bnnp.models.base import MetaLearner
 from bnnp.models.chunked import in_chunks
 from bnnp.objectives import NPML, PPAVI, Model, Objective, Terms
-from bnnp.priors.start import STARTS, check_start, spread
+from bnnp.priors.spread import Examples
+from bnnp.priors.start import STARTS, check_start
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size
 from bnnp.tasks.stream import TaskStream
@@ -30,6 +31,7 @@ from bnnp.training.progress import ProgressBar
 from bnnp.training.step import NotFinite, differentiate, task_of_bad_gradient
 
 _STREAM, _NOISE, _START = 1, 2, 3
+_POINTS_FOR_START = 1000
 Trained = TypeVar("Trained", bound=MetaLearner)
 Optimiser = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
@@ -97,9 +99,10 @@ def fit(
     clip_norm: bound on the norm of the gradient; None for none. One task that is predicted badly can otherwise throw
         training back by thousands of steps.
     prior_start: "spread" starts a learnable prior that is still the standard one as a random network whose features are
-        spread over the inputs (see `docs/training.md`); "switch" does so for functions that jump between two levels (a
-        network with tanh), and "floor" for those that rest at a lowest value, as rain does (relu); "standard" leaves
-        it. A fixed or trained prior is not touched.
+        spread over the inputs; "fitted" fits the last layer to the tasks as well; "switch" is for functions that jump
+        between two levels (a network with tanh), "floor" for those that rest at a lowest value, as rain does (relu),
+        and "place" for one shape at a random place, as a heartbeat (tanh); "standard" leaves it. `docs/training.md` has
+        more. A fixed or trained prior is not touched.
     evaluation: called every `evaluate_every` steps and at the end; what it returns goes into the history.
     checkpoint: folder to keep the state in. A run that finds its own state there goes on from it, and ends with the
         same numbers as one that never stopped.
@@ -317,17 +320,21 @@ def _prepare(model: MetaLearner, source: TaskSource, prior_start: str, seed: int
                 model.standardiser.take(source.units, include_y=include_y)
             else:
                 model.standardiser.fit(source.tasks, include_y=include_y, names=names)
-    if prior_start == "standard" or prior is None:
-        return
-    if prior.is_standard() and not prior.network.mixes_points:
-        drawn = source.draw(64, generator)
-        x = model.standardiser.x(torch.cat([task.x for task in drawn]).to(model.device)).to(model.dtype)
-        scale, lowest = x.new_ones(prior.network.sizes[-1]), None
-        if model.likelihood.real_valued:
-            y = torch.cat([task.y for task in drawn])
-            scale = (y.std(0).to(x) / model.standardiser.y_scale).to(x)
-            lowest = ((y.min(0).values.to(x) - model.standardiser.y_shift) / model.standardiser.y_scale).to(x)
-        spread(prior, x, scale, generator, deciding=STARTS[prior_start], lowest=lowest)
+    if prior is not None and prior.is_standard() and not prior.network.mixes_points:
+        start = STARTS[prior_start]
+        start.set(prior, _examples(model, source, start.tasks, generator), generator)
+
+
+def _examples(model: MetaLearner, source: TaskSource, count: int, generator: torch.Generator) -> Examples:
+    """Tasks for a start of the prior, none of them twice, and some points of large ones."""
+    assert model.weight_prior is not None
+    drawn = source.draw(min(count, len(source)) if isinstance(source, Collection) else count, generator)
+    some = [task.take(torch.randperm(len(task), generator=generator)[:_POINTS_FOR_START]) for task in drawn]
+    units = model.standardiser
+    x = [units.x(task.x.to(model.device)).to(model.dtype) for task in some]
+    y = [units.y(task.y.to(model.device)).to(model.dtype) for task in some]
+    scale = torch.cat(y).std(0) if model.likelihood.real_valued else x[0].new_ones(model.weight_prior.network.sizes[-1])
+    return Examples(x, y, scale)
 
 
 def _described(choice: Any) -> str:
