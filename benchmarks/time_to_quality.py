@@ -32,6 +32,9 @@ RECIPES = {
     "fast-prior": {"prior_rate": 3.0, "learning_rate": (2e-3, 3e-5)},
     "standard-start": {"prior_start": "standard"},
     "switch": {"prior_start": "switch"},
+    "fitted": {"prior_start": "fitted"},
+    "switch-held": {"prior_start": "switch", "prior_rate": 0.0},
+    "fitted-held": {"prior_start": "fitted", "prior_rate": 0.0},
     "paper": {
         "prior_start": "standard",
         "clip_norm": None,

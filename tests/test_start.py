@@ -119,6 +119,23 @@ def test_a_switch_makes_functions_of_two_levels_that_jump_as_often_as_those_of_t
     np.testing.assert_allclose(jumps, expected, atol=0.7)
 
 
+@pytest.mark.parametrize("kind", [bnnp.BNNP, bnnp.AttBNNP])
+def test_a_switch_starts_inference_on_its_scale(kind):
+    """Pseudo-observations of the deciding units are 20 times as large, and so is their noise; others stay."""
+    source = bnnp.tasks.heaviside()
+    models = [kind(1, 1, (8, 8), "tanh", seed=0) for _ in range(2)]
+    bnnp.fit(models[0], source, steps=1, learning_rate=(0.0, 0.0), prior_start="switch", progress=False)
+    x = torch.linspace(-2, 2, 7)[None, None, :, None]
+    point = torch.cat([x, x.sign()], -1)
+    mask = torch.ones(1, 7, dtype=torch.bool)
+    mine, plain = (model.layers[1](point, point[:, 0, :, 1:], mask) for model in models)
+    torch.testing.assert_close(mine.y[:, :, 0], 20 * plain.y[:, :, 0])
+    torch.testing.assert_close(mine.y[:, :, 1:], plain.y[:, :, 1:])
+    ratio = mine.inverse_noise / plain.inverse_noise
+    torch.testing.assert_close(ratio[:, :, 0], torch.full((1, 1, 7), 0.05), rtol=0.02, atol=0)
+    torch.testing.assert_close(ratio[:, :, 1:], torch.ones_like(ratio[:, :, 1:]))
+
+
 def test_fitted_functions_have_the_covariance_of_the_tasks():
     source = bnnp.tasks.gp(low=-2, high=2, points=(30, 60))
     model = bnnp.BNNP(1, 2, (30, 25), "silu")

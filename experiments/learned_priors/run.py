@@ -38,14 +38,21 @@ _SMALL = {
     "learning_rate": (2e-3, 5e-5),
     "share": (0.02, 0.5),
 }
+_HELD = _SMALL | {
+    "steps": 3000,
+    "inference_steps": 0,
+    "learning_rate": (1e-3, 5e-5),
+    "prior_rate": 0.0,
+    "max_noise": 0.06,
+}
 _SMOKE = {"hidden": (6, 6), "steps": 3, "samples": 2, "learning_rate": (2e-3, 1e-4), "share": (0.1, 0.5)}
 TRAINING: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {"sawtooth": _SMOKE | {"inference_steps": 2}, "bnn": _SMOKE},
     "small": {  # contexts go down to a point or two, so that what is drawn without data is trained for, too
         "sawtooth": _SMALL,
-        "heaviside": _SMALL | {"max_noise": 0.06, "recipe": "switch"},
+        "heaviside": _HELD | {"recipe": "switch"},
         "bnn": _SMALL | {"steps": 2000, "inference_steps": 1000, "recipe": "standard start"},
-        "ecg": _SMALL | {"count": (1, 64), "points": (100, 150), "max_noise": 0.06},
+        "ecg": _HELD | {"count": (1, 64), "points": (100, 150), "recipe": "place"},
     },
     "paper": {
         "sawtooth": _PAPER,
@@ -79,6 +86,7 @@ def learn(
     inference_steps: int = 0,
     max_noise: float | None = None,
     weight: float = 1.0,
+    prior_rate: float = 1.0,
     recipe: str = "default",
 ) -> dict[str, Any]:
     """Train, keep the model, and measure what it has learned; with inference steps, the prior before the inference.
@@ -86,6 +94,7 @@ def learn(
     count, points: sizes of contexts and of tasks, where they are not those of the process.
     weight: of the predictive term and the KL where all is learned at once; the paper has 0.1 for Heaviside functions.
     max_noise: a bound on the learned noise. Without it short trainings take structure for noise.
+    prior_rate: how much faster than the rest the prior learns; 0 holds it where the recipe starts it.
     """
     source = source_of(process, points)
     likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
@@ -102,7 +111,7 @@ def learn(
         train_prior_first(model, source, folder, process, samples=samples, steps=both, **choices)
     else:
         objective = bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight)
-        train(model, source, folder, process, objective=objective, steps=steps, **choices)
+        train(model, source, folder, process, objective=objective, steps=steps, prior_rate=prior_rate, **choices)
     splits = fixed_tests(source_of(process, (100, 100)), tests, (0.02, 0.5), TEST_SEED)
     scores = bnnp.evaluate(model, splits, num_samples=200, seed=0).to_dict()
     return {

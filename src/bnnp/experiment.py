@@ -233,6 +233,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "standard start": {"prior_start": "standard"},
     "switch": {"prior_start": "switch"},
     "floor": {"prior_start": "floor"},
+    "place": {"prior_start": "place"},
     "paper": {"prior_start": "standard", "clip_norm": None, "optimiser": torch.optim.Adam},
 }
 """How training differs between the library's defaults and the paper (`docs/training.md`)."""

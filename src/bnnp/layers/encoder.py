@@ -43,6 +43,10 @@ class PointEncoder(nn.Module):
     def set_output_bias(self, columns: slice, value: float) -> None:
         self.weights[-1][-1, columns] = value
 
+    @torch.no_grad()
+    def scale_output(self, column: int, factor: float) -> None:
+        self.weights[-1][:, column] *= factor
+
 
 class SetEncoder(nn.Module):
     """A transformer over all points of a context, without positions: points attend to each other.
@@ -87,6 +91,11 @@ class SetEncoder(nn.Module):
     @torch.no_grad()
     def set_output_bias(self, columns: slice, value: float) -> None:
         self.outputs.bias[columns] = value
+
+    @torch.no_grad()
+    def scale_output(self, column: int, factor: float) -> None:
+        self.outputs.weight[column] *= factor
+        self.outputs.bias[column] *= factor
 
 
 def initial_weights(d: int, out: int, generator: torch.Generator) -> Float[Tensor, "d out"]:

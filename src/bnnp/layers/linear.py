@@ -30,6 +30,15 @@ class AmortisedLinear(nn.Module):
         outputs = self.outputs(units, true_outputs)
         encoder.set_output_bias(slice(outputs - units, outputs), LOG_NOISE_START)
 
+    def start_at_scale(self, unit: int, scale: float) -> None:
+        """Start with pseudo-observations of one unit, and noise of them, on another scale than 1.
+
+        Adam moves the log of the noise by about a learning rate a step, which is slow where activations are large.
+        """
+        assert not self.true_outputs
+        self.encoder.scale_output(unit, scale)
+        self.encoder.set_output_bias(slice(self.units + unit, self.units + unit + 1), LOG_NOISE_START + math.log(scale))
+
     @staticmethod
     def outputs(units: int, true_outputs: bool) -> int:
         """Numbers that the inference network must give for a point: a noise for every unit, and mostly a value too."""

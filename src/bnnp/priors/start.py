@@ -17,6 +17,7 @@ class Start:
     tasks: how many of them it looks at.
     activation: of the network, where only one will do.  hidden: the least number of its hidden layers, the last of
     which has a unit for each output.  inputs: the number of its input columns, where only one will do.
+    deciding: scale of what comes into the units of the last hidden layer that decide, one an output, where it is large.
     """
 
     set: Callable[[Prior, Examples, torch.Generator], None]
@@ -25,6 +26,11 @@ class Start:
     hidden: int = 0
     inputs: int | None = None
     real_valued: bool = True
+    deciding: float | None = None
+
+
+SATURATED = 20.0
+"""Standard deviation of what comes into a unit that decides between two levels: tanh is near -1 or 1 mostly."""
 
 
 def _spread(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
@@ -32,8 +38,7 @@ def _spread(prior: Prior, examples: Examples, generator: torch.Generator) -> Non
 
 
 def _switch(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
-    two_levels = Deciding(20.0, from_lowest=False)  # what comes in is mostly far beyond where tanh saturates
-    switch(prior, examples, two_levels, generator)
+    switch(prior, examples, Deciding(SATURATED, from_lowest=False), generator)
 
 
 def _floor(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
@@ -49,7 +54,7 @@ def _leave(prior: Prior, examples: Examples, generator: torch.Generator) -> None
 STARTS = {
     "spread": Start(_spread, real_valued=False),
     "fitted": Start(fitted, tasks=256),
-    "switch": Start(_switch, tasks=256, activation="tanh", hidden=1),
+    "switch": Start(_switch, tasks=256, activation="tanh", hidden=1, deciding=SATURATED),
     "floor": Start(_floor, activation="relu", hidden=1),
     "place": Start(place, activation="tanh", hidden=2, inputs=1),
     "standard": Start(_leave, real_valued=False),

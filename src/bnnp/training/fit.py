@@ -14,6 +14,8 @@ import torch
 from torch import nn
 
 from bnnp._random import Seed, as_integer, child
+from bnnp.layers.linear import AmortisedLinear
+from bnnp.models.amortised import AmortisedModel
 from bnnp.models.base import MetaLearner
 from bnnp.models.chunked import in_chunks
 from bnnp.objectives import NPML, PPAVI, Model, Objective, Terms
@@ -323,6 +325,11 @@ def _prepare(model: MetaLearner, source: TaskSource, prior_start: str, seed: int
     if prior is not None and prior.is_standard() and not prior.network.mixes_points:
         start = STARTS[prior_start]
         start.set(prior, _examples(model, source, start.tasks, generator), generator)
+        if start.deciding is not None and isinstance(model, AmortisedModel):
+            inference = model.layers[-2]
+            assert isinstance(inference, AmortisedLinear)
+            for unit in range(prior.network.sizes[-1]):
+                inference.start_at_scale(unit, start.deciding)
 
 
 def _examples(model: MetaLearner, source: TaskSource, count: int, generator: torch.Generator) -> Examples:
