@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/zoo.py heaviside heaviside.bnnp
     OMP_NUM_THREADS=1 python benchmarks/zoo.py gp gp.bnnp
 
-About MINUTES minutes of processor time each. The prior is fitted to tasks in closed form and then held, while inference
+About 9 minutes of processor time each. The prior is fitted to tasks in closed form and then held, while inference
 under it is learned, at last with more weight samples: `docs/training.md` says why.
 """
 

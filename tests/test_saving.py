@@ -280,11 +280,24 @@ def test_what_ships():
     assert bnnp.zoo_names() == ["gp", "heaviside", "sawtooth"]
 
 
-@pytest.mark.parametrize(("name", "within", "share"), [("heaviside", (0.9, 1.1), 0.9), ("gp", (0.0, 3.0), 0.85)])
-def test_shipped_priors_have_functions_of_the_size_of_the_process(name, within, share):
-    x = np.linspace(-5, 5, 50)[:, None]
-    sizes = np.abs(np.stack([f(x) for f in bnnp.load(f"zoo:{name}").prior.functions(200, seed=1)]))
-    assert ((sizes > within[0]) & (sizes < within[1])).mean() > share
+def shipped_prior_draws(name: str) -> np.ndarray:
+    x = np.linspace(-5, 5, 200)[:, None]
+    return np.stack([f(x)[:, 0] for f in bnnp.load(f"zoo:{name}").prior.functions(300, seed=1)])
+
+
+def test_the_shipped_gp_prior_has_the_covariance_of_the_process():
+    found, x = np.cov(shipped_prior_draws("gp").T), torch.linspace(-5, 5, 200, dtype=torch.float64)[:, None]
+    # 300 draws: a standard error of at most 0.08 an element; of the mean of many elements it is far smaller
+    assert np.abs(found - bnnp.tasks.gp().covariance(x, x).numpy()).mean() < 0.08
+    assert found.diagonal().min() > 0.5
+    assert found.diagonal().max() < 1.5
+
+
+def test_functions_of_the_shipped_heaviside_prior_jump_between_two_levels_as_often_as_the_process():
+    values = shipped_prior_draws("heaviside")
+    assert (np.abs(np.abs(values) - 1) < 0.1).mean() > 0.9
+    jumps = (np.diff(np.sign(values), axis=1) != 0).sum(1).mean()
+    assert 3.2 < jumps < 4.2  # the process has 3.6, 300 draws a standard error of 0.1
 
 
 @pytest.mark.parametrize(("name", "worst"), [("heaviside", 0.3), ("gp", 0.2)])

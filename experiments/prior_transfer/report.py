@@ -49,11 +49,15 @@ COLOURS = {"standard": "#8c564b", "learned": "#1f77b4"}
 
 
 def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
+    """The climate has files of its own, so that either part can be run without the other."""
     processes = [p for p in HIDDEN[scale] if any(key.startswith(f"{p}-") for key in results)]
-    text = "".join(_section(process, scale, results) for process in processes)
-    files = [write_atomically(folder / "table.md", text)]
-    if processes:
-        files.append(save_figure(_figure(processes, scale, results), folder / "figure.png"))
+    files = []
+    for prefix in ("", "climate_"):
+        some = [process for process in processes if (process == "climate") == bool(prefix)]
+        if some:
+            text = "".join(_section(process, scale, results) for process in some)
+            files.append(write_atomically(folder / f"{prefix}table.md", text))
+            files.append(save_figure(_figure(some, scale, results), folder / f"{prefix}figure.png"))
     if "train-climate" in results:
         data, model = climate(scale), learned_model("climate", folder)
         files.append(save_figure(_fields(data, model, scale), folder / "climate_prior.png"))
