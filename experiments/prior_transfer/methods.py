@@ -75,7 +75,7 @@ PAPER_CLIMATE: Settings = {
 _RATE = (5e-3, 1e-4)
 SMALL: Settings = {
     "swag": {"effort": {"steps": 2000, "learning_rate": (5e-3, 5e-3)}, "samples": 1000},
-    "mfvi": {"effort": {"steps": 3000, "learning_rate": _RATE}, "samples": 1000},
+    "mfvi": {"effort": {"steps": 9000, "learning_rate": _RATE}, "samples": 1000},
     "lmc": {
         "record": {"leapfrog_steps": 1},
         "effort": {"chains": 4, "warmup": 1000, "thin": 10, "climb": 500},
