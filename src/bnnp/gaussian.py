@@ -28,9 +28,9 @@ from bnnp._shapes import Float, Tensor
 from bnnp.inverse import (
     TooLargeForFloat32,
     solve_in_function_space,
-    solve_in_weight_space,
     times_each,
     unpacked,
+    update_in_weight_space,
     weighted_gram,
 )
 
@@ -225,23 +225,18 @@ def weight_space(
     """
     whitener = prior.whitener()
     precision = whitener.square() if prior.is_diagonal else whitener.mT @ whitener
-    inverse_noise = seen.inverse_noise.mT
-    residual = (seen.y.mT - _project(phi, prior.mean)) * inverse_noise
-    shift = phi.mT @ (residual * inverse_noise)
-    start = unit_products(whitener if prior.is_diagonal else whitener.mT, noise.weights).mT
-    drawn = start - phi.mT @ (noise.points.mT * inverse_noise)
-    square = residual.square().sum(-2)
+    start = unit_products(whitener if prior.is_diagonal else whitener.mT, noise.weights)
+    others = ()
     if rest is not None:
         rest = _moving_with(prior.mean, rest.to(phi.dtype))
-        shift, drawn, square = shift + rest.shift, drawn - rest.noise, square + rest.square
-    right = _columns(shift, drawn + shift, phi.shape[1])
-    solutions, log_determinant, excess_trace = solve_in_weight_space(
-        precision, phi, inverse_noise, right, None if rest is None else rest.precision
+        start = start - rest.noise.mT
+        others = (rest.precision, rest.shift)
+    centred, kl, log_evidence = update_in_weight_space(
+        precision, prior.log_determinants(), prior.mean, phi, seen.inverse_noise, seen.y, start, noise.points, *others
     )
-    mean, centred = _from_columns(solutions)
-    log_determinant = log_determinant + 2 * prior.log_determinants()
-    kl = 0.5 * (excess_trace + unit_products(whitener, mean.mT).square().sum(-1) + log_determinant)
-    return Update(centred.mT, kl, -0.5 * (square - (shift * mean).sum(-2) + log_determinant), prior.factor)
+    if rest is not None:
+        log_evidence = log_evidence - 0.5 * rest.square
+    return Update(centred, kl, log_evidence, prior.factor)
 
 
 def _moving_with(mean: Float[Tensor, "tasks samples units d"], rest: NaturalParameters) -> NaturalParameters:
