@@ -5,6 +5,7 @@ Arrays have the units last, which is how large products give them and what `kern
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -344,7 +345,7 @@ def _check(health: Float[Tensor, "rows *one units"], batch: tuple[int, int, int]
     )
 
 
-def _back_end(size: int, device: torch.device):
+def _back_end(size: int, device: torch.device) -> Any:
     return kernels if size <= kernels.LARGEST and device.type == "cpu" else lapack
 
 
