@@ -63,7 +63,7 @@ class UnitPrior:
     def whitener(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
         """`L^-1` for each unit."""
         if self.is_diagonal:
-            return 1 / self.factor
+            return self.factor.reciprocal()
         eye = torch.eye(self.factor.shape[-1], dtype=self.factor.dtype, device=self.factor.device)
         return torch.linalg.solve_triangular(self.factor, eye.expand(self.factor.shape), upper=False)
 
@@ -333,7 +333,7 @@ def unit_products(
 ) -> Float[Tensor, "*batch units d"]:
     """A matrix a unit, or its diagonal, times a vector a unit."""
     if matrix.ndim == 2:
-        return matrix * v
+        return v * matrix  # in this order, with the numbers of `v` in the same order in memory
     return times_each(matrix, v)
 
 

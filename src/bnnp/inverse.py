@@ -4,7 +4,7 @@ Arrays have the units last, which is how large products give them and what `kern
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -223,68 +223,46 @@ class _WeightSpaceUpdate(torch.autograd.Function):
     def forward(  # pyright: ignore
         ctx, precision, log_scale, mean, phi, inverse_noise, y, start, noise, rest, shift
     ):
-        tasks, samples, units, d = start.shape
-        phi_samples, n = phi.shape[1:3]
-        count, columns = tasks * phi_samples, samples // phi_samples
-        rows = _rows(phi)
-        diagonal = precision.ndim == 2
-        prior = (precision.mT.unsqueeze(0) if diagonal else lapack.packed(precision.unsqueeze(0))).contiguous()
-        given = (
-            prior,
+        (tasks, samples, units, d), (phi_samples, n) = start.shape, phi.shape[1:3]
+        rows, count = _rows(phi), tasks * phi_samples
+        prior = precision.mT.unsqueeze(0) if precision.ndim == 2 else lapack.packed(precision.unsqueeze(0))
+        saved = (
+            prior.contiguous(),
             _rows_of_each(mean.mT, phi),
             rows,
             _rows_of_each(inverse_noise.mT, phi),
             _rows_of_each(y.mT, phi),
         )
-        drawn = noise.mT.reshape(count, columns, n, units).contiguous()
-        inverse = phi.new_empty(count, d * (d + 1) // 2, units)
-        centre = phi.new_empty(count, d, units)
-        others = [like[:0] if x is None else _rows(x) for x, like in ((rest, inverse), (shift, centre))]
-        centred = phi.new_empty(count, columns, d, units)
-        kl, log_evidence, health = phi.new_empty(3, count, 1, units)
-        back_end = _back_end(d, phi.device)
-        arguments = (
-            prior,
-            log_scale.view(1, 1, units),
-            *given[1:],
-            start.mT.reshape(count, columns, d, units).contiguous(),
-            drawn,
-            *others,
-            inverse,
-            centre,
-            centred,
-            kl,
-            log_evidence,
-            health,
-        )
-
-        def work(chunks: list[slice]) -> None:
-            for part in _parts(chunks, back_end):
-                back_end.update(part, *arguments)
-
-        in_parallel(work, _shares(count, max(n, d) * d * units, phi.device))
+        drawn = noise.mT.contiguous()
+        inverse, centre = phi.new_empty(count, d * (d + 1) // 2, units), phi.new_empty(count, d, units)
+        centred = phi.new_empty(tasks, samples, d, units)
         batch = (tasks, phi_samples, units)
-        _check(health, batch)
-        ctx.save_for_backward(*given, drawn, inverse, centre, centred)
-        ctx.shapes = precision.shape, mean.shape, phi.shape, inverse_noise.shape, y.shape, start.shape
-        return centred.view(tasks, samples, d, units).mT, kl.view(batch), log_evidence.view(batch)
+        kl, log_evidence, health = phi.new_empty(batch), phi.new_empty(batch), phi.new_empty(batch)
+        others = [like[:0] if x is None else _rows(x) for x, like in ((rest, inverse), (shift, centre))]
+        results = (inverse, centre, centred, kl, log_evidence, health)
+        arguments = (saved[0], log_scale.view(1, 1, units), *saved[1:], start.mT.contiguous(), drawn, *others, *results)
+        back_end = _back_end(d, phi.device)
+
+        def work(chunks: list[slice]) -> list[float]:
+            return [back_end.update(part, *arguments) for part in _parts(chunks, back_end)]
+
+        least = in_parallel(work, _shares(count, max(n, d) * d * units, phi.device))
+        if not all(value >= _least_health(phi.dtype) for some in least for value in some):
+            _refuse(health, batch)
+        ctx.save_for_backward(*saved, drawn, inverse, centre, centred)
+        ctx.shapes = mean.shape, phi.shape, inverse_noise.shape, y.shape, start.shape
+        return centred.mT, kl, log_evidence
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_centred: Tensor, grad_kl: Tensor, grad_evidence: Tensor):  # pyright: ignore
         saved = ctx.saved_tensors
         prior, _, rows, scale, _, _, _, _, centred = saved
-        prior_shape, mean_shape, phi_shape, noise_shape, y_shape, start_shape = ctx.shapes
-        (count, n, d), (columns, units) = rows.shape, (centred.shape[1], centred.shape[3])
-        needs = ctx.needs_input_grad
-        values = (count, 1, units)
-        gradients = (
-            grad_centred.mT.reshape(count, columns, d, units).contiguous(),
-            grad_kl.reshape(values).contiguous(),
-            grad_evidence.reshape(values).contiguous(),
-        )
+        mean_shape, phi_shape, noise_shape, y_shape, _ = ctx.shapes
+        (count, n, d), units, needs = rows.shape, centred.shape[3], ctx.needs_input_grad
+        gradients = (grad_centred.mT.contiguous(), grad_kl.contiguous(), grad_evidence.contiguous())
         grad_phi = rows.new_empty(count if needs[3] else 0, n, d)
-        grad_scale, grad_y = rows.new_empty(2, count, n, units)
+        grad_scale, grad_y = rows.new_empty(count, n, units), rows.new_empty(count, n, units)
         grad_start, grad_shift = torch.empty_like(centred), rows.new_empty(count, d, units)
         back_end = _back_end(d, rows.device)
 
@@ -298,44 +276,50 @@ class _WeightSpaceUpdate(torch.autograd.Function):
         grad_prior = _sum(in_parallel(work, _shares(count, max(n, d) * d * units, rows.device)))
         batch = phi_shape[:2]
 
-        def by(place: int, gradient: Callable[[], Tensor]) -> Tensor | None:
-            return gradient() if needs[place] else None
-
         def units_first(gradient: Tensor, shape: Sequence[int]) -> Tensor:
-            return gradient.view(*batch, *gradient.shape[1:]).sum_to_size(*shape[:2], n, units).mT
+            return gradient.view(*batch, n, units).sum_to_size(*shape[:2], n, units).mT
 
         return (
-            by(0, lambda: grad_prior[0].mT if len(prior_shape) == 2 else lapack.unpacked(grad_prior)[0]),
-            by(1, lambda: (grad_kl - grad_evidence).sum((0, 1))),
-            by(2, lambda: -(grad_y.mT @ rows).view(*batch, units, d).sum_to_size(mean_shape)),
-            by(3, lambda: grad_phi.view(phi_shape)),
-            by(4, lambda: units_first(grad_scale, noise_shape)),
-            by(5, lambda: units_first(grad_y, y_shape)),
-            by(6, lambda: grad_start.view(*start_shape[:2], d, units).mT),
-            by(
-                7,
-                lambda: _by_noise(rows, lapack.for_each(scale, count), grad_start).view(*start_shape[:2], n, units).mT,
-            ),
+            _prior_gradient(grad_prior, d) if needs[0] else None,
+            (grad_kl - grad_evidence).sum((0, 1)) if needs[1] else None,
+            -(grad_y.mT @ rows).view(*batch, units, d).sum_to_size(mean_shape) if needs[2] else None,
+            grad_phi.view(phi_shape) if needs[3] else None,
+            units_first(grad_scale, noise_shape) if needs[4] else None,
+            units_first(grad_y, y_shape) if needs[5] else None,
+            grad_start.mT if needs[6] else None,
+            _noise_gradient(rows, scale, grad_start) if needs[7] else None,
             None,
-            by(9, lambda: grad_shift.view(*batch, d, units)),
+            grad_shift.view(*batch, d, units) if needs[9] else None,
         )
 
 
-def _by_noise(
-    rows: Float[Tensor, "rows n d"], scale: Float[Tensor, "rows n units"], grad_start: Tensor
-) -> Float[Tensor, "rows columns n units"]:
+def _prior_gradient(grad: Float[Tensor, "1 prior_pairs units"], d: int) -> Tensor:
+    return grad[0].mT if grad.shape[1] == d else lapack.unpacked(grad)[0]
+
+
+def _noise_gradient(
+    rows: Float[Tensor, "rows n d"],
+    scale: Float[Tensor, "scale_rows n units"],
+    grad_start: Float[Tensor, "tasks samples d units"],
+) -> Float[Tensor, "tasks samples units n"]:
     """`-D phi H`: draws have derivatives too, for those who ask."""
-    return -(rows.unsqueeze(1) @ grad_start) * scale.unsqueeze(1)
+    by_row = grad_start.view(len(rows), -1, *grad_start.shape[2:])
+    grad = -(rows.unsqueeze(1) @ by_row) * lapack.for_each(scale, len(rows)).unsqueeze(1)
+    return grad.view(*grad_start.shape[:2], *grad.shape[2:]).mT
 
 
-def _check(health: Float[Tensor, "rows *one units"], batch: tuple[int, int, int]) -> None:
+def _check(health: Float[Tensor, "rows units"], batch: tuple[int, int, int]) -> None:
     """Refuse matrices that were not positive definite, and float32 where it is not accurate."""
-    if health.numel() == 0:
-        return
-    single = health.dtype == torch.float32
-    if bool(health.min() >= (FLOAT32_HEALTH if single else 0)):
-        return
-    if single:
+    if health.numel() > 0 and not bool(health.min() >= _least_health(health.dtype)):
+        _refuse(health, batch)
+
+
+def _least_health(dtype: torch.dtype) -> float:
+    return FLOAT32_HEALTH if dtype == torch.float32 else 0.0
+
+
+def _refuse(health: Tensor, batch: tuple[int, int, int]) -> None:
+    if health.dtype == torch.float32:
         raise TooLargeForFloat32
     where = tuple(int(i) for i in np.unravel_index(int(health.isnan().flatten().nonzero()[0]), batch))
     raise FactorisationError(

@@ -63,18 +63,20 @@ def update(
     phi: Float[Tensor, "rows n d"],
     scale: Float[Tensor, "scale_rows n units"],
     y: Float[Tensor, "y_rows n units"],
-    start: Float[Tensor, "rows samples d units"],
-    noise: Float[Tensor, "rows samples n units"],
+    start: Float[Tensor, "tasks samples d units"],
+    noise: Float[Tensor, "tasks samples n units"],
     rest: Float[Tensor, "rest_rows pairs units"],
     shift: Float[Tensor, "rest_rows d units"],
     inverse: Float[Tensor, "rows pairs units"],
     centre: Float[Tensor, "rows d units"],
-    centred: Float[Tensor, "rows samples d units"],
-    kl: Float[Tensor, "rows 1 units"],
-    log_evidence: Float[Tensor, "rows 1 units"],
-    health: Float[Tensor, "rows 1 units"],
-) -> None:
+    centred: Float[Tensor, "tasks samples d units"],
+    kl: Float[Tensor, "tasks phi_samples units"],
+    log_evidence: Float[Tensor, "tasks phi_samples units"],
+    health: Float[Tensor, "tasks phi_samples units"],
+) -> float:
     """The last six from all before, for a part of the rows: the update of `gaussian.py` in weight space.
+
+    A row is a sample of the features, one for all samples of a task or one for each. Returns the least health.
 
     With `D = diag(s)`, `r = D (y - phi mean)`, `Q = precision + phi^T D^2 phi + rest` and `b = phi^T D r + shift`: the
     packed inverse of `Q`, posterior means `Q^-1 b` and samples `Q^-1 (b + start - phi^T D noise)`, both less the prior
@@ -83,7 +85,7 @@ def update(
     """
     results = (inverse, centre, centred, kl, log_evidence, health)
     given = (precision, log_scale, mean, phi, scale, y, start, noise, rest, shift)
-    _call(loops.update, (part.start, part.stop), *given, *results)
+    return _call(loops.update, (part.start, part.stop), *given, *results)
 
 
 def differentiate_update(
@@ -93,18 +95,18 @@ def differentiate_update(
     phi: Float[Tensor, "rows n d"],
     scale: Float[Tensor, "scale_rows n units"],
     y: Float[Tensor, "y_rows n units"],
-    noise: Float[Tensor, "rows samples n units"],
+    noise: Float[Tensor, "tasks samples n units"],
     inverse: Float[Tensor, "rows pairs units"],
     centre: Float[Tensor, "rows d units"],
-    centred: Float[Tensor, "rows samples d units"],
-    grad_centred: Float[Tensor, "rows samples d units"],
-    grad_kl: Float[Tensor, "rows 1 units"],
-    grad_evidence: Float[Tensor, "rows 1 units"],
+    centred: Float[Tensor, "tasks samples d units"],
+    grad_centred: Float[Tensor, "tasks samples d units"],
+    grad_kl: Float[Tensor, "tasks phi_samples units"],
+    grad_evidence: Float[Tensor, "tasks phi_samples units"],
     grad_precision: Float[Tensor, "precision_rows prior_pairs units"],
     grad_phi: Float[Tensor, "phi_rows n d"],
     grad_scale: Float[Tensor, "rows n units"],
     grad_y: Float[Tensor, "rows n units"],
-    grad_start: Float[Tensor, "rows samples d units"],
+    grad_start: Float[Tensor, "tasks samples d units"],
     grad_shift: Float[Tensor, "rows d units"],
 ) -> None:
     """The last six from all before: derivatives of `update`, of each row by itself.
@@ -120,8 +122,8 @@ def differentiate_update(
 _KINDS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 
 
-def _call(loop, sizes: tuple[int, ...], *tensors: Tensor) -> None:
-    loop(_KINDS[tensors[0].dtype], *sizes, *[(tensor.data_ptr(), *tensor.shape) for tensor in tensors])
+def _call(loop, sizes: tuple[int, ...], *tensors: Tensor):
+    return loop(_KINDS[tensors[0].dtype], *sizes, *[(tensor.data_ptr(), *tensor.shape) for tensor in tensors])
 
 
 def compile_loops() -> None:

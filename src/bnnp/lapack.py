@@ -72,18 +72,20 @@ def update(
     phi: Float[Tensor, "rows n d"],
     scale: Float[Tensor, "scale_rows n units"],
     y: Float[Tensor, "y_rows n units"],
-    start: Float[Tensor, "rows samples d units"],
-    noise: Float[Tensor, "rows samples n units"],
+    start: Float[Tensor, "tasks samples d units"],
+    noise: Float[Tensor, "tasks samples n units"],
     rest: Float[Tensor, "rest_rows pairs units"],
     shift: Float[Tensor, "rest_rows d units"],
     inverse: Float[Tensor, "rows pairs units"],
     centre: Float[Tensor, "rows d units"],
-    centred: Float[Tensor, "rows samples d units"],
-    kl: Float[Tensor, "rows 1 units"],
-    log_evidence: Float[Tensor, "rows 1 units"],
-    health: Float[Tensor, "rows 1 units"],
-) -> None:
+    centred: Float[Tensor, "tasks samples d units"],
+    kl: Float[Tensor, "tasks phi_samples units"],
+    log_evidence: Float[Tensor, "tasks phi_samples units"],
+    health: Float[Tensor, "tasks phi_samples units"],
+) -> float:
     rows = len(phi)
+    start, noise, centred = (_by_row(x, rows) for x in (start, noise, centred))
+    kl, log_evidence, health = (x.view(rows, 1, -1) for x in (kl, log_evidence, health))
     inverse[part] = rest[part] if len(rest) else 0
     add_weighted_gram(part, phi, scale, inverse)
     phi, (mean, scale, y) = phi[part], (for_each(x, rows)[part] for x in (mean, scale, y))
@@ -102,6 +104,7 @@ def update(
     fit = residual.square().sum(1) - (total * m).sum(1)
     log_evidence[part] = -0.5 * (fit + log_determinant).unsqueeze(1)
     inverse[part], centre[part], centred[part] = packed(whole), m, solution[:, 1:]
+    return float(health[part].min())
 
 
 def differentiate_update(
@@ -111,21 +114,25 @@ def differentiate_update(
     phi: Float[Tensor, "rows n d"],
     scale: Float[Tensor, "scale_rows n units"],
     y: Float[Tensor, "y_rows n units"],
-    noise: Float[Tensor, "rows samples n units"],
+    noise: Float[Tensor, "tasks samples n units"],
     inverse: Float[Tensor, "rows pairs units"],
     centre: Float[Tensor, "rows d units"],
-    centred: Float[Tensor, "rows samples d units"],
-    grad_centred: Float[Tensor, "rows samples d units"],
-    grad_kl: Float[Tensor, "rows 1 units"],
-    grad_evidence: Float[Tensor, "rows 1 units"],
+    centred: Float[Tensor, "tasks samples d units"],
+    grad_centred: Float[Tensor, "tasks samples d units"],
+    grad_kl: Float[Tensor, "tasks phi_samples units"],
+    grad_evidence: Float[Tensor, "tasks phi_samples units"],
     grad_precision: Float[Tensor, "precision_rows prior_pairs units"],
     grad_phi: Float[Tensor, "phi_rows n d"],
     grad_scale: Float[Tensor, "rows n units"],
     grad_y: Float[Tensor, "rows n units"],
-    grad_start: Float[Tensor, "rows samples d units"],
+    grad_start: Float[Tensor, "tasks samples d units"],
     grad_shift: Float[Tensor, "rows d units"],
 ) -> None:
-    rows, d = len(phi), phi.shape[-1]
+    rows, _, d = phi.shape
+    noise, centred, grad_centred, grad_start = (
+        _by_row(x, rows) for x in (noise, centred, grad_centred, grad_start)
+    )
+    grad_kl, grad_evidence = (x.view(rows, 1, -1) for x in (grad_kl, grad_evidence))
     phi, (mean, scale, y) = phi[part], (for_each(x, rows)[part] for x in (mean, scale, y))
     noise, kl, evidence, m = noise[part], grad_kl[part], grad_evidence[part], centre[part]
     whole, prior = unpacked(inverse[part]), _prior(precision[0], d)
@@ -159,6 +166,11 @@ def differentiate_update(
     grad_scale[part] = by_scale
     if len(grad_phi):
         grad_phi[part] = by_phi
+
+
+def _by_row(x: Float[Tensor, "tasks samples n units"], rows: int) -> Float[Tensor, "rows columns n units"]:
+    """The samples that share the features of a row, side by side."""
+    return x.view(rows, x.shape[0] * x.shape[1] // rows, *x.shape[2:])
 
 
 def for_each(x: Float[Tensor, "some *rest"], rows: int) -> Float[Tensor, "rows *rest"]:

@@ -181,6 +181,7 @@ def update(
     number, begin, end, precision, log_scale, mean, phi, scale, y, start, noise, rest, shift,
     inverse, centre, centred, kl, log_evidence, health,
 ):  # fmt: skip
+    """Returns the least health, NaN where one is."""
     precision, log_scale, mean = array(precision, number), array(log_scale, number), array(mean, number)
     phi, scale, y, start, noise = (
         array(phi, number),
@@ -193,8 +194,9 @@ def update(
     inverse, centre, centred = array(inverse, number), array(centre, number), array(centred, number)
     kl, log_evidence, health = array(kl, number), array(log_evidence, number), array(health, number)
     rows, n, d = phi.shape
-    _, samples, _, units = start.shape
+    samples, units = start.shape[0] * start.shape[1] // rows, start.shape[3]
     diagonal = precision.shape[1] == d
+    least = phi.dtype.type(1)
     nothing, one, half = spread(phi.dtype.type(0)), spread(phi.dtype.type(1)), spread(phi.dtype.type(0.5))
     a = zeros((d, d, LANES), phi)
     packed = zeros((inverse.shape[1], LANES), phi)
@@ -232,8 +234,7 @@ def update(
             load(scale, s, block, begin_points, end_points)
             load(y, seen[0], block, begin_points, end_points)
             for c in range(samples):
-                part = noise.reshape(rows, samples * n, units)
-                load(part, seen[1 + c], block, c * n + begin_points, c * n + end_points)
+                load(noise.reshape(rows, samples * n, units), seen[1 + c], block, c * n + begin_points, c * n + end_points)
             for k in range(points):
                 residual = get(seen, (0, k))
                 for i in range(d):
@@ -273,9 +274,13 @@ def update(
         store(packed, inverse, block, 0, packed.shape[0])
         store(x[0], centre, block, 0, d)
         store(x[1:].reshape(samples * d, LANES), centred.reshape(rows, samples * d, units), block, 0, samples * d)
-        store(values, kl, block, 0, 1)
-        store(values[1:], log_evidence, block, 0, 1)
-        store(good, health, block, 0, 1)
+        store(values, kl.reshape(rows, 1, units), block, 0, 1)
+        store(values[1:], log_evidence.reshape(rows, 1, units), block, 0, 1)
+        store(good, health.reshape(rows, 1, units), block, 0, 1)
+        for lane in range(min(LANES, end * units - first)):
+            if least == least and not good[0, lane] >= least:  # NaN is less than all, and stays
+                least = good[0, lane]
+    return least
 
 
 @numba.njit(**COMPILED)
@@ -296,7 +301,7 @@ def differentiate_update(
     grad_precision, grad_phi = array(grad_precision, number), array(grad_phi, number)
     grad_scale, grad_y = array(grad_scale, number), array(grad_y, number)
     rows, n, d = phi.shape
-    _, samples, _, units = centred.shape
+    samples, units = centred.shape[0] * centred.shape[1] // rows, centred.shape[3]
     diagonal = precision.shape[1] == d
     needs_precision, needs_phi = grad_precision.shape[0] > 0, grad_phi.shape[0] > 0
     nothing, half = spread(phi.dtype.type(0)), spread(phi.dtype.type(0.5))
@@ -328,8 +333,8 @@ def differentiate_update(
         load(centre, x[0], block, 0, d)
         load(centred.reshape(rows, samples * d, units), x[1:].reshape(samples * d, LANES), block, 0, samples * d)
         load(grad_centred.reshape(rows, samples * d, units), g[1:].reshape(samples * d, LANES), block, 0, samples * d)
-        load(grad_kl, by_kl, block, 0, 1)
-        load(grad_evidence, by_evidence, block, 0, 1)
+        load(grad_kl.reshape(rows, 1, units), by_kl, block, 0, 1)
+        load(grad_evidence.reshape(rows, 1, units), by_evidence, block, 0, 1)
         kl, evidence = get(by_kl, (0,)), get(by_evidence, (0,))
         # precision Q^-1, and the derivative of the KL by the mean
         if diagonal:
@@ -380,8 +385,7 @@ def differentiate_update(
             load(scale, s, block, begin_points, end_points)
             load(y, t, block, begin_points, end_points)
             for c in range(samples):
-                part = noise.reshape(rows, samples * n, units)
-                load(part, drawn[c], block, c * n + begin_points, c * n + end_points)
+                load(noise.reshape(rows, samples * n, units), drawn[c], block, c * n + begin_points, c * n + end_points)
             multiply(features[:points], e, pulled[:points], False)
             multiply(features[:points], across, projected[:points], False)
             for k in range(points):
