@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -212,11 +213,7 @@ def precisions(precision: torch.Tensor, diagonal: bool) -> torch.Tensor:
     return torch.diag_embed(precision.mT) if diagonal else dense(precision)
 
 
-def no_rows(x: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(0, *x.shape[1:])
-
-
-def update(back_end: ModuleType, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def update(back_end: ModuleType, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The update of all rows, whose results are not there before."""
     rows, samples, d, units = given["start"].shape
     like = given["phi"]
@@ -269,7 +266,7 @@ def test_added_matrices_are_inverted(shape, diagonal, back_end):
     assert_close(invert_added(back_end, precision, gram, right), expected)
 
 
-def update_problem(shape: Shape, points: int, diagonal: bool, several: int = 1) -> dict[str, torch.Tensor]:
+def update_problem(shape: Shape, points: int, diagonal: bool, several: int = 1) -> dict[str, Any]:
     """several: rows for which one row of the noise and of the observations stands."""
     rows, d, units = shape.rows * several, shape.size, shape.units
     precision = added_problem(shape, diagonal)[0]
@@ -287,7 +284,7 @@ def update_problem(shape: Shape, points: int, diagonal: bool, several: int = 1) 
     }
 
 
-def dense_update(given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def dense_update(given: dict[str, Any]) -> tuple[torch.Tensor, ...]:
     """Samples, KL and evidence as `gaussian.py` has them, by formulas that torch differentiates itself."""
     rows, _, d, _ = given["start"].shape
     prior = precisions(given["precision"][0], given["precision"].shape[1] == d)
@@ -295,7 +292,7 @@ def dense_update(given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
     scale, y = (given[name].repeat_interleave(rows // len(given[name]), 0) for name in ("scale", "y"))
     matrices, total = prior + torch.einsum("rni,rnu,rnj->ruij", phi, scale.square(), phi), 0
     residual = (y - phi @ mean) * scale
-    if len(given["rest"]):
+    if given["rest"] is not None:
         matrices, total = matrices + dense(given["rest"]), given["shift"]
     total = total + phi.mT @ (residual * scale)
     drawn = given["start"] + total.unsqueeze(1) - torch.einsum("rni,rnu,rcnu->rciu", phi, scale, given["noise"])
@@ -308,13 +305,13 @@ def dense_update(given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
     return solution[:, :, 1:].transpose(1, 2), kl.unsqueeze(1), log_evidence.unsqueeze(1)
 
 
-def update_gradients(given: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+def update_gradients(given: dict[str, Any]) -> list[torch.Tensor]:
     rows, samples, d, units = given["start"].shape
     like = given["phi"]
     return [normal(rows, samples, d, units, seed=12).to(like), *normal(2, rows, 1, units, seed=13).to(like)]
 
 
-def differentiate_update(back_end: ModuleType, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def differentiate_update(back_end: ModuleType, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     found = update(back_end, given)
     (rows, n, d), units = given["phi"].shape, given["start"].shape[-1]
     results = {
@@ -331,11 +328,13 @@ def differentiate_update(back_end: ModuleType, given: dict[str, torch.Tensor]) -
     return results
 
 
-def dense_gradients(given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def dense_gradients(given: dict[str, Any]) -> dict[str, torch.Tensor]:
     rows = len(given["phi"])
     whole = {name: x.repeat_interleave(rows // len(x), 0) for name, x in given.items() if name in ("scale", "y")}
-    names = ["precision", "phi", "scale", "y", "start", *(["shift"] if len(given["shift"]) else [])]
-    leaves = {name: x.clone().requires_grad_(name in names) for name, x in {**given, **whole}.items()}
+    names = ["precision", "phi", "scale", "y", "start", *(["shift"] if given["shift"] is not None else [])]
+    given_whole = {name: x for name, x in {**given, **whole}.items() if x is not None}
+    leaves: dict[str, Any] = {name: x.clone().requires_grad_(name in names) for name, x in given_whole.items()}
+    leaves = {**dict.fromkeys(given), **leaves}
     grads = torch.autograd.grad(dense_update(leaves), [leaves[name] for name in names], update_gradients(given))
     found = dict(zip(names, grads, strict=True))
     d = given["phi"].shape[2]
@@ -364,7 +363,7 @@ def test_updates_and_their_derivatives_are_those_of_dense_matrices(points, shape
 def test_rows_of_an_update_may_stand_for_several_and_other_points_may_be_none(mean_rows, diagonal, back_end):
     given = update_problem(Shape(3, 3, 50, 5), 7, diagonal, several=2)
     given["mean"] = given["mean"][:mean_rows]
-    given["rest"], given["shift"] = no_rows(given["rest"]), no_rows(given["shift"])
+    given |= {"rest": None, "shift": None}
     found = update(back_end, given)
     expected = dict(zip(("centred", "kl", "log_evidence"), dense_update(given), strict=True))
     assert_close({name: found[name] for name in expected}, expected)
@@ -392,8 +391,7 @@ def test_derivatives_that_nobody_wants_are_not_written(back_end):
     saved = [*(given[name] for name in names), *(found[name] for name in ("inverse", "centre", "centred"))]
     scale, y = unwritten(phi, 2, *given["scale"].shape)
     start, shift = unwritten(phi, *given["start"].shape), unwritten(phi, *given["shift"].shape)
-    unwanted = no_rows(given["precision"]), no_rows(phi)
-    back_end.differentiate_update(slice(0, len(phi)), *saved, *grads, *unwanted, scale, y, start, shift)
+    back_end.differentiate_update(slice(0, len(phi)), *saved, *grads, None, None, scale, y, start, shift)
     expected = dense_gradients(given)
     written = {"scale": scale, "y": y, "start": start, "shift": shift}
     assert_close(written, {name: expected[name] for name in written})

@@ -265,6 +265,44 @@ def add_product(out, a, b, inner, lower):
 
 @numba.njit(**COMPILED)
 @no_type_check
+def add_outer(out, a, b, inner):
+    """`out += a[:inner]^T b[:inner]`, square and symmetric: the lower triangle (and some more)."""
+    n = out.shape[0]
+    fours = n - n % 4
+    for i in range(0, fours, 4):
+        for j in range(0, i + 4, 4):
+            s00, s01, s02, s03 = _four(out, i, j)
+            s10, s11, s12, s13 = _four(out, i + 1, j)
+            s20, s21, s22, s23 = _four(out, i + 2, j)
+            s30, s31, s32, s33 = _four(out, i + 3, j)
+            for t in range(inner):
+                a0, a1, a2, a3 = _four(a, t, i)
+                b0, b1, b2, b3 = _four(b, t, j)
+                s00, s01, s02, s03 = s00 + a0 * b0, s01 + a0 * b1, s02 + a0 * b2, s03 + a0 * b3
+                s10, s11, s12, s13 = s10 + a1 * b0, s11 + a1 * b1, s12 + a1 * b2, s13 + a1 * b3
+                s20, s21, s22, s23 = s20 + a2 * b0, s21 + a2 * b1, s22 + a2 * b2, s23 + a2 * b3
+                s30, s31, s32, s33 = s30 + a3 * b0, s31 + a3 * b1, s32 + a3 * b2, s33 + a3 * b3
+            _put_four(out, i, j, s00, s01, s02, s03)
+            _put_four(out, i + 1, j, s10, s11, s12, s13)
+            _put_four(out, i + 2, j, s20, s21, s22, s23)
+            _put_four(out, i + 3, j, s30, s31, s32, s33)
+    for i in range(fours, n):
+        for j in range(0, fours, 4):
+            s0, s1, s2, s3 = _four(out, i, j)
+            for t in range(inner):
+                a0 = get(a, (t, i))
+                b0, b1, b2, b3 = _four(b, t, j)
+                s0, s1, s2, s3 = s0 + a0 * b0, s1 + a0 * b1, s2 + a0 * b2, s3 + a0 * b3
+            _put_four(out, i, j, s0, s1, s2, s3)
+        for j in range(fours, i + 1):
+            total = get(out, (i, j))
+            for t in range(inner):
+                total = total + get(a, (t, i)) * get(b, (t, j))
+            put(out, (i, j), total)
+
+
+@numba.njit(**COMPILED)
+@no_type_check
 def multiply(a, b, out, lower):
     """`a b`, or the lower triangle of it."""
     nothing = spread(a.dtype.type(0))

@@ -238,9 +238,17 @@ class _WeightSpaceUpdate(torch.autograd.Function):
         centred = phi.new_empty(tasks, samples, d, units)
         batch = (tasks, phi_samples, units)
         kl, log_evidence, health = phi.new_empty(batch), phi.new_empty(batch), phi.new_empty(batch)
-        others = [like[:0] if x is None else _rows(x) for x, like in ((rest, inverse), (shift, centre))]
+        others = (None, None) if rest is None else (_rows(rest), _rows(shift))
         results = (inverse, centre, centred, kl, log_evidence, health)
-        arguments = (saved[0], log_scale.view(1, 1, units), *saved[1:], start.mT.contiguous(), drawn, *others, *results)
+        arguments = (
+            saved[0],
+            log_scale.contiguous().view(1, 1, units),
+            *saved[1:],
+            start.mT.contiguous(),
+            drawn,
+            *others,
+            *results,
+        )
         back_end = _back_end(d, phi.device)
 
         def work(chunks: list[slice]) -> list[float]:
@@ -250,7 +258,7 @@ class _WeightSpaceUpdate(torch.autograd.Function):
         if not all(value >= _least_health(phi.dtype) for some in least for value in some):
             _refuse(health, batch)
         ctx.save_for_backward(*saved, drawn, inverse, centre, centred)
-        ctx.shapes = mean.shape, phi.shape, inverse_noise.shape, y.shape, start.shape
+        ctx.shapes = mean.shape, phi.shape, inverse_noise.shape, y.shape
         return centred.mT, kl, log_evidence
 
     @staticmethod
@@ -258,32 +266,32 @@ class _WeightSpaceUpdate(torch.autograd.Function):
     def backward(ctx, grad_centred: Tensor, grad_kl: Tensor, grad_evidence: Tensor):  # pyright: ignore
         saved = ctx.saved_tensors
         prior, _, rows, scale, _, _, _, _, centred = saved
-        mean_shape, phi_shape, noise_shape, y_shape, _ = ctx.shapes
+        mean_shape, phi_shape, noise_shape, y_shape = ctx.shapes
         (count, n, d), units, needs = rows.shape, centred.shape[3], ctx.needs_input_grad
         gradients = (grad_centred.mT.contiguous(), grad_kl.contiguous(), grad_evidence.contiguous())
-        grad_phi = rows.new_empty(count if needs[3] else 0, n, d)
+        grad_phi = torch.empty_like(rows) if needs[3] else None
         grad_scale, grad_y = rows.new_empty(count, n, units), rows.new_empty(count, n, units)
         grad_start, grad_shift = torch.empty_like(centred), rows.new_empty(count, d, units)
         back_end = _back_end(d, rows.device)
 
-        def work(chunks: list[slice]) -> Tensor:
-            grad_prior = rows.new_zeros(int(needs[0]), *prior.shape[1:])
+        def work(chunks: list[slice]) -> Any:
+            grad_prior = torch.zeros_like(prior) if needs[0] else None
             results = (grad_prior, grad_phi, grad_scale, grad_y, grad_start, grad_shift)
             for part in _parts(chunks, back_end):
                 back_end.differentiate_update(part, *saved, *gradients, *results)
             return grad_prior
 
-        grad_prior = _sum(in_parallel(work, _shares(count, max(n, d) * d * units, rows.device)))
+        grad_priors = in_parallel(work, _shares(count, max(n, d) * d * units, rows.device))
         batch = phi_shape[:2]
 
         def units_first(gradient: Tensor, shape: Sequence[int]) -> Tensor:
             return gradient.view(*batch, n, units).sum_to_size(*shape[:2], n, units).mT
 
         return (
-            _prior_gradient(grad_prior, d) if needs[0] else None,
+            _prior_gradient(_sum(grad_priors), d) if needs[0] else None,
             (grad_kl - grad_evidence).sum((0, 1)) if needs[1] else None,
             -(grad_y.mT @ rows).view(*batch, units, d).sum_to_size(mean_shape) if needs[2] else None,
-            grad_phi.view(phi_shape) if needs[3] else None,
+            None if grad_phi is None else grad_phi.view(phi_shape),
             units_first(grad_scale, noise_shape) if needs[4] else None,
             units_first(grad_y, y_shape) if needs[5] else None,
             grad_start.mT if needs[6] else None,

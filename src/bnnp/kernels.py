@@ -65,8 +65,8 @@ def update(
     y: Float[Tensor, "y_rows n units"],
     start: Float[Tensor, "tasks samples d units"],
     noise: Float[Tensor, "tasks samples n units"],
-    rest: Float[Tensor, "rest_rows pairs units"],
-    shift: Float[Tensor, "rest_rows d units"],
+    rest: Float[Tensor, "rows pairs units"] | None,
+    shift: Float[Tensor, "rows d units"] | None,
     inverse: Float[Tensor, "rows pairs units"],
     centre: Float[Tensor, "rows d units"],
     centred: Float[Tensor, "tasks samples d units"],
@@ -81,7 +81,7 @@ def update(
     With `D = diag(s)`, `r = D (y - phi mean)`, `Q = precision + phi^T D^2 phi + rest` and `b = phi^T D r + shift`: the
     packed inverse of `Q`, posterior means `Q^-1 b` and samples `Q^-1 (b + start - phi^T D noise)`, both less the prior
     mean, KL, log evidence and the health of `Q`. `log_scale` is `log |L|`.
-    Rows of `precision`, `log_scale`, `mean`, `scale` and `y` may stand for several; there may be no `rest` and `shift`.
+    Rows of `precision`, `log_scale`, `mean`, `scale` and `y` may stand for several; `rest` and `shift` may be none.
     """
     results = (inverse, centre, centred, kl, log_evidence, health)
     given = (precision, log_scale, mean, phi, scale, y, start, noise, rest, shift)
@@ -102,8 +102,8 @@ def differentiate_update(
     grad_centred: Float[Tensor, "tasks samples d units"],
     grad_kl: Float[Tensor, "tasks phi_samples units"],
     grad_evidence: Float[Tensor, "tasks phi_samples units"],
-    grad_precision: Float[Tensor, "precision_rows prior_pairs units"],
-    grad_phi: Float[Tensor, "phi_rows n d"],
+    grad_precision: Float[Tensor, "1 prior_pairs units"] | None,
+    grad_phi: Float[Tensor, "rows n d"] | None,
     grad_scale: Float[Tensor, "rows n units"],
     grad_y: Float[Tensor, "rows n units"],
     grad_start: Float[Tensor, "tasks samples d units"],
@@ -111,19 +111,23 @@ def differentiate_update(
 ) -> None:
     """The last six from all before: derivatives of `update`, of each row by itself.
 
-    That of the precision, a symmetric matrix, is added up over rows. It and that of `phi` may have no rows: then
-    they are unwanted.
+    That of the precision, a symmetric matrix, is added up over rows. It and that of `phi` may be unwanted.
     """
     results = (grad_precision, grad_phi, grad_scale, grad_y, grad_start, grad_shift)
     given = (precision, mean, phi, scale, y, noise, inverse, centre, centred, grad_centred, grad_kl, grad_evidence)
     _call(loops.differentiate_update, (part.start, part.stop), *given, *results)
 
 
+_NOTHING = (0, 0, 1, 1)
 _KINDS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 
 
-def _call(loop, sizes: tuple[int, ...], *tensors: Tensor):
-    return loop(_KINDS[tensors[0].dtype], *sizes, *[(tensor.data_ptr(), *tensor.shape) for tensor in tensors])
+def _call(loop, sizes: tuple[int, ...], first: Tensor, *others: Tensor | None):
+    """Call a loop with contiguous tensors; one that is not there, of three axes, becomes an array without rows."""
+    described = [_NOTHING if tensor is None else (tensor.data_ptr(), *tensor.shape) for tensor in (first, *others)]
+    if any(tensor is not None and tensor.dtype != first.dtype for tensor in others):
+        raise TypeError(f"tensors of one kind: got {[None if t is None else t.dtype for t in (first, *others)]}")
+    return loop(_KINDS[first.dtype], *sizes, *described)
 
 
 def compile_loops() -> None:

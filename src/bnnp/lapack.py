@@ -74,8 +74,8 @@ def update(
     y: Float[Tensor, "y_rows n units"],
     start: Float[Tensor, "tasks samples d units"],
     noise: Float[Tensor, "tasks samples n units"],
-    rest: Float[Tensor, "rest_rows pairs units"],
-    shift: Float[Tensor, "rest_rows d units"],
+    rest: Float[Tensor, "rows pairs units"] | None,
+    shift: Float[Tensor, "rows d units"] | None,
     inverse: Float[Tensor, "rows pairs units"],
     centre: Float[Tensor, "rows d units"],
     centred: Float[Tensor, "tasks samples d units"],
@@ -86,12 +86,12 @@ def update(
     rows = len(phi)
     start, noise, centred = (_by_row(x, rows) for x in (start, noise, centred))
     kl, log_evidence, health = (x.view(rows, 1, -1) for x in (kl, log_evidence, health))
-    inverse[part] = rest[part] if len(rest) else 0
+    inverse[part] = 0 if rest is None else rest[part]
     add_weighted_gram(part, phi, scale, inverse)
     phi, (mean, scale, y) = phi[part], (for_each(x, rows)[part] for x in (mean, scale, y))
     residual = (y - phi @ mean) * scale
     total = phi.mT @ (residual * scale)
-    if len(shift):
+    if shift is not None:
         total = total + shift[part]
     drawn = start[part] - phi.mT.unsqueeze(1) @ (noise[part] * scale.unsqueeze(1)) + total.unsqueeze(1)
     prior, log_determinant = _prior(precision[0], phi.shape[-1]), torch.empty_like(kl[part][:, 0])
@@ -121,17 +121,15 @@ def differentiate_update(
     grad_centred: Float[Tensor, "tasks samples d units"],
     grad_kl: Float[Tensor, "tasks phi_samples units"],
     grad_evidence: Float[Tensor, "tasks phi_samples units"],
-    grad_precision: Float[Tensor, "precision_rows prior_pairs units"],
-    grad_phi: Float[Tensor, "phi_rows n d"],
+    grad_precision: Float[Tensor, "1 prior_pairs units"] | None,
+    grad_phi: Float[Tensor, "rows n d"] | None,
     grad_scale: Float[Tensor, "rows n units"],
     grad_y: Float[Tensor, "rows n units"],
     grad_start: Float[Tensor, "tasks samples d units"],
     grad_shift: Float[Tensor, "rows d units"],
 ) -> None:
     rows, _, d = phi.shape
-    noise, centred, grad_centred, grad_start = (
-        _by_row(x, rows) for x in (noise, centred, grad_centred, grad_start)
-    )
+    noise, centred, grad_centred, grad_start = (_by_row(x, rows) for x in (noise, centred, grad_centred, grad_start))
     grad_kl, grad_evidence = (x.view(rows, 1, -1) for x in (grad_kl, grad_evidence))
     phi, (mean, scale, y) = phi[part], (for_each(x, rows)[part] for x in (mean, scale, y))
     noise, kl, evidence, m = noise[part], grad_kl[part], grad_evidence[part], centre[part]
@@ -143,7 +141,7 @@ def differentiate_update(
     columns = (x.permute(0, 3, 2, 1), h.permute(0, 3, 2, 1))
     by_log, by_trace = 0.5 * (kl - evidence)[:, 0], 0.5 * kl[:, 0]
     matrix = _matrix_gradient(whole, whole @ prior @ whole, *columns, by_log, by_trace)
-    if len(grad_precision):
+    if grad_precision is not None:
         outer = m.mT.unsqueeze(-1) * m.mT.unsqueeze(-2)
         by_prior = (matrix + 0.5 * kl.mT.unsqueeze(-1) * (whole + outer)).sum(0)
         grad_precision += diagonal(by_prior).mT if precision.shape[1] == d else packed(by_prior.unsqueeze(0))
@@ -164,7 +162,7 @@ def differentiate_update(
         by_scale[:, points] += weights * (pulled * here.unsqueeze(-1)).sum(2)
         by_phi[:, points] += (pulled * weights.square().unsqueeze(2)).sum(-1)
     grad_scale[part] = by_scale
-    if len(grad_phi):
+    if grad_phi is not None:
         grad_phi[part] = by_phi
 
 

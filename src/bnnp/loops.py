@@ -11,6 +11,7 @@ import numba
 
 from bnnp.blocks import (
     COMPILED,
+    add_outer,
     add_over_rows,
     add_over_units,
     add_product,
@@ -148,7 +149,6 @@ def add_weighted_gram(number, begin, end, phi, scale, gram):
     a = zeros((d, d, LANES), phi)
     packed = zeros((gram.shape[1], LANES), phi)
     features = zeros((_POINTS, d, LANES), phi)
-    scaled = zeros((d, _POINTS, LANES), phi)
     s = zeros((_POINTS, LANES), phi)
     for first in range(begin * units, end * units, LANES):
         block = (first, end * units, rows, units)
@@ -158,21 +158,19 @@ def add_weighted_gram(number, begin, end, phi, scale, gram):
             end_points = min(begin_points + _POINTS, n)
             load_features(phi, features, block, begin_points, end_points)
             load(scale, s, block, begin_points, end_points)
-            _scale(features, s, scaled, end_points - begin_points)
-            add_product(a, scaled, features, end_points - begin_points, True)
+            _scale(features, s, end_points - begin_points)
+            add_outer(a, features, features, end_points - begin_points)
         pack(a, packed)
         store(packed, gram, block, 0, packed.shape[0])
 
 
 @numba.njit(**COMPILED)
 @no_type_check
-def _scale(features, s, scaled, points):
-    """Features times `s`, in their place, and their transpose into `scaled`."""
+def _scale(features, s, points):
+    """Features times `s`, in their place."""
     for k in range(points):
         for i in range(features.shape[1]):
-            value = get(features, (k, i)) * get(s, (k,))
-            put(features, (k, i), value)
-            put(scaled, (i, k), value)
+            put(features, (k, i), get(features, (k, i)) * get(s, (k,)))
 
 
 @numba.njit(**COMPILED)
@@ -201,9 +199,9 @@ def update(
     a = zeros((d, d, LANES), phi)
     packed = zeros((inverse.shape[1], LANES), phi)
     p = zeros((precision.shape[1], LANES), phi)
-    mu = zeros((d, LANES), phi)
+    mu = zeros((d, 1, LANES), phi)
+    expected = zeros((_POINTS, 1, LANES), phi)
     features = zeros((_POINTS, d, LANES), phi)
-    scaled = zeros((d, _POINTS, LANES), phi)
     s = zeros((_POINTS, LANES), phi)
     seen = zeros((1 + samples, _POINTS, LANES), phi)  # residuals, and the noise of every sample
     right = zeros((1 + samples, d, LANES), phi)
@@ -213,7 +211,7 @@ def update(
     for first in range(begin * units, end * units, LANES):
         block = (first, end * units, rows, units)
         load(precision, p, block, 0, p.shape[0])
-        load(mean, mu, block, 0, d)
+        load(mean, mu.reshape(d, LANES), block, 0, d)
         load(log_scale, values[2:], block, 0, 1)
         for c in range(1 + samples):
             for i in range(d):
@@ -234,16 +232,20 @@ def update(
             load(scale, s, block, begin_points, end_points)
             load(y, seen[0], block, begin_points, end_points)
             for c in range(samples):
-                load(noise.reshape(rows, samples * n, units), seen[1 + c], block, c * n + begin_points, c * n + end_points)
+                load(
+                    noise.reshape(rows, samples * n, units),
+                    seen[1 + c],
+                    block,
+                    c * n + begin_points,
+                    c * n + end_points,
+                )
+            multiply(features[:points], mu, expected[:points], False)
             for k in range(points):
-                residual = get(seen, (0, k))
-                for i in range(d):
-                    residual = residual - get(features, (k, i)) * get(mu, (i,))
-                residual = residual * get(s, (k,))
+                residual = (get(seen, (0, k)) - get(expected, (k, 0))) * get(s, (k,))
                 square = square + residual * residual
                 put(seen, (0, k), residual)
-            _scale(features, s, scaled, points)
-            add_product(a, scaled, features, points, True)
+            _scale(features, s, points)
+            add_outer(a, features, features, points)
             add_product(right, seen, features, points, False)
         load(start.reshape(rows, samples * d, units), x[1:].reshape(samples * d, LANES), block, 0, samples * d)
         for c in range(1, 1 + samples):
@@ -311,9 +313,10 @@ def differentiate_update(
     packed = zeros((inverse.shape[1], LANES), phi)
     p = zeros((precision.shape[1], LANES), phi)
     full = zeros((1 if diagonal else d, d, LANES), phi)
-    x = zeros((1 + samples, d, LANES), phi)
     g = zeros((1 + samples, d, LANES), phi)
-    h = zeros((2 + samples, d, LANES), phi)  # by shift, by the right sides of samples; then the prior mean
+    both, swapped = zeros((2 + 2 * samples, d, LANES), phi), zeros((2 + 2 * samples, d, LANES), phi)
+    x, h = both[: 1 + samples], both[1 + samples :]
+    pulls = zeros((2 + samples, d, LANES), phi)  # by shift, by the right sides of samples; then the prior mean
     across = zeros((d, 2 + samples, LANES), phi)
     features = zeros((_POINTS, d, LANES), phi)
     pulled = zeros((_POINTS, d, LANES), phi)
@@ -329,7 +332,7 @@ def differentiate_update(
         load(inverse, packed, block, 0, packed.shape[0])
         unpack(packed, a)
         load(precision, p, block, 0, p.shape[0])
-        load(mean, h[1 + samples], block, 0, d)
+        load(mean, pulls[1 + samples], block, 0, d)
         load(centre, x[0], block, 0, d)
         load(centred.reshape(rows, samples * d, units), x[1:].reshape(samples * d, LANES), block, 0, samples * d)
         load(grad_centred.reshape(rows, samples * d, units), g[1:].reshape(samples * d, LANES), block, 0, samples * d)
@@ -350,34 +353,37 @@ def differentiate_update(
                 for j in range(d):
                     total = total + get(full, (i, j)) * get(x, (0, j))
                 put(g, (0, i), kl * total)
-        multiply(g, a, h[: 1 + samples], False)
+        multiply(g, a, h, False)
         multiply(a, weighted, e, True)
         for i in range(d):  # shift enters the evidence twice: by itself, and by the mean
             put(h, (0, i), get(h, (0, i)) + half * evidence * get(x, (0, i)))
-        # E = g Q^-1 - t Q^-1 precision Q^-1 - (H X^T + X H^T)/2, and twice that
+        # twice E = g Q^-1 - t Q^-1 precision Q^-1 - (H X^T + X H^T)/2
         for i in range(d):
             for j in range(i + 1):
-                inner = get(a, (i, j))
-                total = (kl - evidence) * inner - kl * get(e, (i, j))
-                for c in range(1 + samples):
-                    total = total - (get(h, (c, i)) * get(x, (c, j)) + get(h, (c, j)) * get(x, (c, i)))
-                put(e, (i, j), total)
-                put(e, (j, i), total)
-                if needs_precision and (i == j or not diagonal):
-                    by_prior = half * (total + kl * (inner + get(x, (0, i)) * get(x, (0, j))))
-                    put(packed, (i if diagonal else i * (i + 1) // 2 + j,), by_prior)
+                put(e, (i, j), (kl - evidence) * get(a, (i, j)) - kl * get(e, (i, j)))
+            for c in range(1 + samples):
+                put(swapped, (c, i), -get(h, (c, i)))
+                put(swapped, (1 + samples + c, i), -get(x, (c, i)))
+        add_outer(e, both, swapped, 2 + 2 * samples)
+        for i in range(d):
+            for j in range(i):
+                put(e, (j, i), get(e, (i, j)))
         if needs_precision:
+            for i in range(d):
+                for j in range(i if diagonal else 0, i + 1):
+                    by_prior = get(e, (i, j)) + kl * (get(a, (i, j)) + get(x, (0, i)) * get(x, (0, j)))
+                    put(packed, (i if diagonal else i * (i + 1) // 2 + j,), half * by_prior)
             add_over_rows(packed, grad_precision[0], block)
         for i in range(d):
             total = get(h, (0, i)) + half * evidence * get(x, (0, i))
             for c in range(1, 1 + samples):
                 total = total + get(h, (c, i))
-            put(h, (0, i), total)
+                put(pulls, (c, i), get(h, (c, i)))
+            put(pulls, (0, i), total)
             for c in range(2 + samples):
-                put(across, (i, c), get(h, (c, i)))
-        store(h[0], grad_shift, block, 0, d)
-        by_right = h[1 : 1 + samples].reshape(samples * d, LANES)
-        store(by_right, grad_start.reshape(rows, samples * d, units), block, 0, samples * d)
+                put(across, (i, c), get(pulls, (c, i)))
+        store(pulls[0], grad_shift, block, 0, d)
+        store(h[1:].reshape(samples * d, LANES), grad_start.reshape(rows, samples * d, units), block, 0, samples * d)
         for begin_points in range(0, n, _POINTS):
             end_points = min(begin_points + _POINTS, n)
             points = end_points - begin_points
@@ -393,10 +399,15 @@ def differentiate_update(
                 misfit = get(t, (k,)) - get(projected, (k, 1 + samples))
                 residual = weight * misfit
                 by_residual = weight * by_shift - evidence * residual
-                by_weight = residual * by_shift + misfit * by_residual
+                even, odd = nothing, nothing  # phi^T E phi in two sums, neither of which waits for the other
+                for i in range(0, d - 1, 2):
+                    even = even + get(features, (k, i)) * get(pulled, (k, i))
+                    odd = odd + get(features, (k, i + 1)) * get(pulled, (k, i + 1))
+                if d % 2 == 1:
+                    even = even + get(features, (k, d - 1)) * get(pulled, (k, d - 1))
                 for i in range(d):
-                    by_weight = by_weight + weight * get(features, (k, i)) * get(pulled, (k, i))
                     put(pulled, (k, i), get(pulled, (k, i)) * weight * weight)
+                by_weight = residual * by_shift + misfit * by_residual + weight * (even + odd)
                 for c in range(samples):
                     by_weight = by_weight - get(drawn, (c, k)) * get(projected, (k, 1 + c))
                     put(factors, (k, 1 + c), -weight * get(drawn, (c, k)))
@@ -407,5 +418,5 @@ def differentiate_update(
             store(grad_s, grad_scale, block, begin_points, end_points)
             store(grad_t, grad_y, block, begin_points, end_points)
             if needs_phi:
-                add_product(pulled[:points], factors, h, 2 + samples, False)
+                add_product(pulled[:points], factors, pulls, 2 + samples, False)
                 add_over_units(pulled, grad_phi, block, begin_points, end_points)

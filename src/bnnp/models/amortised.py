@@ -16,7 +16,7 @@ from bnnp._shapes import Bool, Float, Tensor
 from bnnp._workers import in_parallel
 from bnnp.gaussian import CAREFUL, Observations, UnitPrior, Update, UpdateNoise, condition, log_prior, with_missing
 from bnnp.inverse import FactorisationError
-from bnnp.layers import AmortisedLinear, AttentionNetwork, PointEncoder, SetEncoder
+from bnnp.layers import AmortisedLinear, AttentionNetwork, PointEncoder, SetEncoder, side_by_side
 from bnnp.likelihoods import Gaussian, Likelihood
 from bnnp.models.base import MetaLearner, check_num_samples
 from bnnp.models.draws import Draws
@@ -213,12 +213,16 @@ class AmortisedModel(MetaLearner):
         weights, kls, log_densities = [], [], []
         whitened: list[Tensor] = []
         points = context.x.shape[1]
+        known = self._observations_at_once(context)
         h = (context.x if others is None else torch.cat([context.x, others], 1)).unsqueeze(1)
 
         def outputs(layer: int, features: Tensor) -> Tensor:
             nonlocal h
             prior = self.prior.layer(layer, whitened)
-            phi, seen = self.evidence(layer, context, *((h, features) if others is None else _first(points, h, features)))
+            phi, before = features, h
+            if others is not None:
+                phi, before = phi[:, :, :points], before[:, :, :points] if self.inference_sees_hidden else before
+            phi, seen = self.evidence(layer, context, before, phi, known.get(layer))
             draws = self.random_draws(layer, phi, num_samples, random)
             if careful:
                 prior, phi, seen, draws = prior.to(CAREFUL), phi.to(CAREFUL), seen.to(CAREFUL), draws.to(CAREFUL)
@@ -244,7 +248,8 @@ class AmortisedModel(MetaLearner):
             return super().infer_and_score(batch, num_samples, random)
         inferred = self.infer(batch.context, num_samples, random, others=batch.target.x)
         sizes = [batch.context.x.shape[1], batch.target.x.shape[1]]
-        return inferred, *self._log_prob(inferred.outputs, batch.joined()).split(sizes, dim=-1)
+        of_context, of_target = self._log_prob(inferred.outputs, batch.joined()).split(sizes, dim=-1)
+        return inferred, of_context, of_target
 
     def infer_with_targets(
         self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
@@ -292,12 +297,15 @@ class AmortisedModel(MetaLearner):
         values = self.likelihood.log_prob(outputs, batch.y.unsqueeze(1))
         return values if batch.is_full else values * batch.mask.unsqueeze(1)
 
-    def evidence(self, layer: int, context: TaskBatch, h: Tensor, features: Tensor) -> tuple[Tensor, Observations]:
+    def evidence(
+        self, layer: int, context: TaskBatch, h: Tensor, features: Tensor, known: Observations | None = None
+    ) -> tuple[Tensor, Observations]:
         """Features and pseudo-observations of a layer, in the units that the prior keeps independent.
 
         h: outputs of the layer before, for inference networks that see them.
+        known: the pseudo-observations, where they have been computed before.
         """
-        seen = self._observations(layer, context, h)
+        seen = self._observations(layer, context, h) if known is None else known
         if not context.is_full:
             seen = with_missing(seen, context.mask)
         if self.prior.couples_outputs:
@@ -309,10 +317,23 @@ class AmortisedModel(MetaLearner):
             assert isinstance(self.likelihood, Gaussian)
             y = context.y.mT.unsqueeze(1)
             return Observations(y, (1 / self.likelihood.noise)[:, None].expand(y.shape))
-        inputs = torch.cat([context.x, self.likelihood.encode(context.y)], dim=-1).unsqueeze(1)
+        inputs = self._points(context)
         if self.inference_sees_hidden and layer > 0:
             inputs = torch.cat([inputs.expand(-1, h.shape[1], -1, -1), h], dim=-1)
         return self.layers[layer](inputs, context.y, context.mask)
+
+    def _observations_at_once(self, context: TaskBatch) -> dict[int, Observations]:
+        """Of all layers whose inference networks see each point by itself, and nothing but the point."""
+        layers = [layer for layer in self.layers if isinstance(layer, AmortisedLinear)]
+        encoders = [layer.encoder for layer in layers if isinstance(layer.encoder, PointEncoder)]
+        if self.inference_sees_hidden or not encoders or len(encoders) < len(layers):
+            return {}
+        outputs = side_by_side(encoders, self._points(context))
+        return {i: layer.observations(outputs[i], context.y) for i, layer in enumerate(layers)}
+
+    def _points(self, context: TaskBatch) -> Float[Tensor, "tasks one points features"]:
+        """Points as inference networks see them."""
+        return torch.cat([context.x, self.likelihood.encode(context.y)], dim=-1).unsqueeze(1)
 
     def random_draws(
         self, layer: int, phi: Tensor, num_samples: int, random: torch.Generator | Sequence[UpdateNoise]
@@ -383,11 +404,6 @@ def sample_chunks(num_samples: int, numbers_per_sample: int) -> list[range]:
 def _beside_samples(mask: Bool[Tensor, "tasks points"]) -> Bool[Tensor, "tasks one points"]:
     """The mask for arrays with samples."""
     return mask.unsqueeze(1)
-
-
-def _first(points: int, *tensors: Float[Tensor, "tasks _samples all _d"]) -> list[Tensor]:
-    """The first points of each."""
-    return [tensor[:, :, :points] for tensor in tensors]
 
 
 def _log_density(

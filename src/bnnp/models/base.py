@@ -56,8 +56,10 @@ class MetaLearner(nn.Module, abc.ABC):
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Any:
         """Samples of the latent variable given prepared contexts."""
 
-    def infer_and_score(self, batch: SplitBatch, num_samples: int, random: torch.Generator) -> tuple[Any, Tensor, Tensor]:
-        """Samples given the contexts, and under them `context_log_likelihood` and the `log_likelihood` of the targets."""
+    def infer_and_score(
+        self, batch: SplitBatch, num_samples: int, random: torch.Generator
+    ) -> tuple[Any, Tensor, Tensor]:
+        """Samples given the contexts, `context_log_likelihood` under them, and `log_likelihood` of the targets."""
         inferred = self.infer(batch.context, num_samples, random)
         of_target = self.log_likelihood(inferred.latent, batch.target)
         return inferred, self.context_log_likelihood(inferred, batch.context), of_target

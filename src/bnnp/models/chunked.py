@@ -69,6 +69,8 @@ class InChunks:
     def infer_and_score(
         self, batch: SplitBatch, num_samples: int, random: torch.Generator
     ) -> tuple[InferredWeights, Tensor, Tensor]:
+        if max(batch.context.x.shape[1], batch.target.x.shape[1]) <= self.chunk_size:
+            return self.model.infer_and_score(batch, num_samples, random)
         inferred = self.infer(batch.context, num_samples, random)
         of_target = self.log_likelihood(inferred.weights, batch.target)
         return inferred, self.context_log_likelihood(inferred, batch.context), of_target
