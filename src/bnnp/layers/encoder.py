@@ -49,8 +49,11 @@ def side_by_side(
 ) -> list[Float[Tensor, "*batch points _out"]]:
     """What several networks make of the same inputs, if they differ in the number of outputs alone.
 
-    Their hidden layers are one product each: a product of small matrices costs little more than calling for it.
+    Their hidden layers are one product each: a product of small matrices costs little more than the call. Networks
+    with weights of their own for every data set go one after the other.
     """
+    if any(e.weights[0].ndim > 2 for e in encoders):
+        return [e(inputs) for e in encoders]
     network = encoders[0].network
     assert all(
         (e.network.sizes[:-1], e.network.activation) == (network.sizes[:-1], network.activation) for e in encoders
