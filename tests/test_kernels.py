@@ -3,13 +3,14 @@
 import math
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from bnnp import kernels, lapack
-from bnnp.inverse import solve_in_function_space, solve_in_weight_space
+from bnnp.inverse import solve_in_function_space, update_in_weight_space
 from bnnp.loops import LANES
 
 
@@ -212,26 +213,47 @@ def precisions(precision: torch.Tensor, diagonal: bool) -> torch.Tensor:
     return torch.diag_embed(precision.mT) if diagonal else dense(precision)
 
 
-def invert_added(back_end: ModuleType, precision, gram, right) -> dict[str, torch.Tensor]:
-    rows, units = gram.shape[0], gram.shape[2]
+def update(back_end: ModuleType, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The update of all rows, whose results are not there before."""
+    rows, samples, d, units = given["start"].shape
+    like = given["phi"]
     results = {
-        "inverse": gram.clone(),
-        "solution": unwritten(gram, *right.shape),
-        "log_determinant": unwritten(gram, rows, units),
-        "excess_trace": unwritten(gram, rows, units),
-        "health": unwritten(gram, rows, units),
+        "inverse": unwritten(like, rows, pairs(d), units),
+        "centre": unwritten(like, rows, d, units),
+        "centred": unwritten(like, rows, samples, d, units),
+        **{name: unwritten(like, rows, 1, units) for name in ("kl", "log_evidence", "health")},
     }
-    inverse, *others = results.values()
-    back_end.invert_added(precision, inverse, right, *others)
+    back_end.update(slice(0, rows), *given.values(), *results.values())
     return results
 
 
-def differentiate_added(back_end: ModuleType, inputs, grads) -> dict[str, torch.Tensor]:
-    precision, gram, right = inputs
-    found = invert_added(back_end, precision, gram, right)
-    results = {"gram": unwritten(gram, *gram.shape), "right": unwritten(gram, *right.shape)}
-    back_end.differentiate_added(precision, found["inverse"], found["solution"], *grads, *results.values())
-    return results
+def invert_added(back_end: ModuleType, precision, gram, right) -> dict[str, torch.Tensor]:
+    """Inverses and solutions alone: an update without points, and with all of `Q` but the prior in the rest."""
+    rows, d, columns, units = right.shape
+    nothing = gram.new_zeros(rows, d, units)
+    found = update(
+        back_end,
+        {
+            "precision": precision.unsqueeze(0),
+            "log_scale": gram.new_zeros(1, 1, units),
+            "mean": nothing,
+            "phi": gram.new_empty(rows, 0, d),
+            "scale": nothing[:, :0],
+            "y": nothing[:, :0],
+            "start": right.transpose(1, 2).contiguous(),
+            "noise": gram.new_empty(rows, columns, 0, units),
+            "rest": gram,
+            "shift": nothing,
+        },
+    )
+    log_determinant = -2 * found["log_evidence"][:, 0]
+    return {
+        "inverse": found["inverse"],
+        "solution": found["centred"].transpose(1, 2),
+        "log_determinant": log_determinant,
+        "excess_trace": 2 * found["kl"][:, 0] - log_determinant,
+        "health": found["health"][:, 0],
+    }
 
 
 @every_back_end
@@ -244,17 +266,135 @@ def test_added_matrices_are_inverted(shape, diagonal, back_end):
     assert_close(invert_added(back_end, precision, gram, right), expected)
 
 
+def update_problem(shape: Shape, points: int, diagonal: bool, several: int = 1) -> dict[str, Any]:
+    """several: rows for which one row of the noise and of the observations stands."""
+    rows, d, units = shape.rows * several, shape.size, shape.units
+    precision = added_problem(shape, diagonal)[0]
+    return {
+        "precision": precision.unsqueeze(0),
+        "log_scale": normal(1, 1, units, seed=3),
+        "mean": normal(rows, d, units, seed=4),
+        "phi": normal(rows, points, d, seed=5),
+        "scale": torch.exp(0.3 * normal(shape.rows, points, units, seed=6)),
+        "y": normal(shape.rows, points, units, seed=7),
+        "start": normal(rows, shape.columns, d, units, seed=8),
+        "noise": normal(rows, shape.columns, points, units, seed=9),
+        "rest": packed(positive_definite(rows, units, d, seed=10)),
+        "shift": normal(rows, d, units, seed=11),
+    }
+
+
+def dense_update(given: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+    """Samples, KL and evidence as `gaussian.py` has them, by formulas that torch differentiates itself."""
+    rows, _, d, _ = given["start"].shape
+    prior = precisions(given["precision"][0], given["precision"].shape[1] == d)
+    phi, mean = given["phi"], given["mean"].expand(rows, -1, -1)
+    scale, y = (given[name].repeat_interleave(rows // len(given[name]), 0) for name in ("scale", "y"))
+    matrices, total = prior + torch.einsum("rni,rnu,rnj->ruij", phi, scale.square(), phi), 0
+    residual = (y - phi @ mean) * scale
+    if given["rest"] is not None:
+        matrices, total = matrices + dense(given["rest"]), given["shift"]
+    total = total + phi.mT @ (residual * scale)
+    drawn = given["start"] + total.unsqueeze(1) - torch.einsum("rni,rnu,rcnu->rciu", phi, scale, given["noise"])
+    right = torch.cat([total.unsqueeze(1), drawn], 1).transpose(1, 2)
+    solution, log_determinant, trace = dense_solve(matrices, right, prior)
+    m = solution[:, :, 0]
+    log_determinant = log_determinant + 2 * given["log_scale"][0]
+    kl = 0.5 * (trace + torch.einsum("riu,uij,rju->ru", m, prior, m) + log_determinant)
+    log_evidence = -0.5 * (residual.square().sum(1) - (total * m).sum(1) + log_determinant)
+    return solution[:, :, 1:].transpose(1, 2), kl.unsqueeze(1), log_evidence.unsqueeze(1)
+
+
+def update_gradients(given: dict[str, Any]) -> list[torch.Tensor]:
+    rows, samples, d, units = given["start"].shape
+    like = given["phi"]
+    return [normal(rows, samples, d, units, seed=12).to(like), *normal(2, rows, 1, units, seed=13).to(like)]
+
+
+def differentiate_update(back_end: ModuleType, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+    found = update(back_end, given)
+    (rows, n, d), units = given["phi"].shape, given["start"].shape[-1]
+    results = {
+        "precision": torch.zeros_like(given["precision"]),
+        "phi": unwritten(given["phi"], *given["phi"].shape),
+        "scale": unwritten(given["phi"], rows, n, units),
+        "y": unwritten(given["phi"], rows, n, units),
+        "start": unwritten(given["phi"], *given["start"].shape),
+        "shift": unwritten(given["phi"], rows, d, units),
+    }
+    names = ("precision", "mean", "phi", "scale", "y", "noise")
+    saved = [*(given[name] for name in names), *(found[name] for name in ("inverse", "centre", "centred"))]
+    back_end.differentiate_update(slice(0, rows), *saved, *update_gradients(given), *results.values())
+    return results
+
+
+def dense_gradients(given: dict[str, Any]) -> dict[str, torch.Tensor]:
+    rows = len(given["phi"])
+    whole = {name: x.repeat_interleave(rows // len(x), 0) for name, x in given.items() if name in ("scale", "y")}
+    names = ["precision", "phi", "scale", "y", "start", *(["shift"] if given["shift"] is not None else [])]
+    given_whole = {name: x for name, x in {**given, **whole}.items() if x is not None}
+    leaves: dict[str, Any] = {name: x.clone().requires_grad_(name in names) for name, x in given_whole.items()}
+    leaves = {**dict.fromkeys(given), **leaves}
+    grads = torch.autograd.grad(dense_update(leaves), [leaves[name] for name in names], update_gradients(given))
+    found = dict(zip(names, grads, strict=True))
+    d = given["phi"].shape[2]
+    if given["precision"].shape[1] != d:  # each pair once, where the loops have the two halves of a symmetric matrix
+        i, j = torch.tril_indices(d, d)
+        found["precision"] = found["precision"] * torch.where(i == j, 1.0, 0.5)[:, None]
+    return found
+
+
 @every_back_end
 @full_and_diagonal
 @every_shape
-def test_derivatives_of_added_matrices_are_those_of_a_dense_inverse(shape, diagonal, back_end):
-    precision, gram, right = added_problem(shape, diagonal)
-    prior = precisions(precision, diagonal)
-    leaves = [x.clone().requires_grad_() for x in (gram, right)]
-    outputs = dense_solve(prior + dense(leaves[0]), leaves[1], prior)
-    grads = [normal(*output.shape, seed=3 + k) for k, output in enumerate(outputs)]
-    expected = dict(zip(("gram", "right"), torch.autograd.grad(outputs, leaves, grads), strict=True))
-    assert_close(differentiate_added(back_end, (precision, gram, right), grads), expected)
+@pytest.mark.parametrize("points", [0, 1, 7, 32, 70])
+def test_updates_and_their_derivatives_are_those_of_dense_matrices(points, shape, diagonal, back_end):
+    given = update_problem(shape, points, diagonal)
+    found = update(back_end, given)
+    expected = dict(zip(("centred", "kl", "log_evidence"), dense_update(given), strict=True))
+    assert_close({name: found[name] for name in expected}, expected)
+    if shape.size > 1 or not diagonal:  # one feature: a diagonal is a matrix
+        assert_close(differentiate_update(back_end, given), dense_gradients(given))
+
+
+@every_back_end
+@full_and_diagonal
+@pytest.mark.parametrize("mean_rows", [1, 6])
+def test_rows_of_an_update_may_stand_for_several_and_other_points_may_be_none(mean_rows, diagonal, back_end):
+    given = update_problem(Shape(3, 3, 50, 5), 7, diagonal, several=2)
+    given["mean"] = given["mean"][:mean_rows]
+    given |= {"rest": None, "shift": None}
+    found = update(back_end, given)
+    expected = dict(zip(("centred", "kl", "log_evidence"), dense_update(given), strict=True))
+    assert_close({name: found[name] for name in expected}, expected)
+    gradients = differentiate_update(back_end, given)
+    expected = dense_gradients(given)
+    assert_close({name: gradients[name] for name in expected}, expected)
+
+
+@every_back_end
+def test_a_part_of_the_rows_is_updated_and_no_other(back_end):
+    given = update_problem(STRADDLING, 7, diagonal=True)
+    whole = update(back_end, given)
+    part = {name: torch.full_like(values, -1) for name, values in whole.items()}
+    back_end.update(slice(1, 2), *given.values(), *part.values())
+    for name, values in part.items():
+        torch.testing.assert_close(values[1], whole[name][1])
+        assert bool((values[[0, 2]] == -1).all())
+
+
+@every_back_end
+def test_derivatives_that_nobody_wants_are_not_written(back_end):
+    given = update_problem(STRADDLING, 7, diagonal=True)
+    found, grads, phi = update(back_end, given), update_gradients(given), given["phi"]
+    names = ("precision", "mean", "phi", "scale", "y", "noise")
+    saved = [*(given[name] for name in names), *(found[name] for name in ("inverse", "centre", "centred"))]
+    scale, y = unwritten(phi, 2, *given["scale"].shape)
+    start, shift = unwritten(phi, *given["start"].shape), unwritten(phi, *given["shift"].shape)
+    back_end.differentiate_update(slice(0, len(phi)), *saved, *grads, None, None, scale, y, start, shift)
+    expected = dense_gradients(given)
+    written = {"scale": scale, "y": y, "start": start, "shift": shift}
+    assert_close(written, {name: expected[name] for name in written})
 
 
 # --- Gram matrices ---------------------------------------------------------------------------------------------------
@@ -275,17 +415,11 @@ def dense_gram(phi: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 @every_back_end
 @every_shape
 @pytest.mark.parametrize("points", [1, 7, 32, 70])
-def test_weighted_gram_matrices_and_their_derivatives(points, shape, back_end):
+def test_weighted_gram_matrices(points, shape, back_end):
     phi, scale, others = gram_problem(points, shape)
-    leaves = [phi.clone().requires_grad_(), scale.clone().requires_grad_()]
-    expected = dense_gram(*leaves)
     gram = others.clone()
-    back_end.add_weighted_gram(phi, scale, gram)
-    grad = normal(*gram.shape, seed=3)
-    found = {"phi": unwritten(phi, *phi.shape), "scale": unwritten(scale, *scale.shape)}
-    back_end.differentiate_weighted_gram(phi, scale, grad, *found.values())
-    gradients = dict(zip(found, torch.autograd.grad(expected, leaves, grad), strict=True))
-    assert_close({"gram": gram, **found}, {"gram": others + expected.detach(), **gradients})
+    back_end.add_weighted_gram(slice(0, shape.rows), phi, scale, gram)
+    assert_close({"gram": gram}, {"gram": others + dense_gram(phi, scale)})
 
 
 @every_back_end
@@ -293,7 +427,7 @@ def test_a_point_that_is_not_finite_spoils_its_own_row_alone(back_end):
     phi, scale, gram = gram_problem(7, STRADDLING)
     phi[0, 3, 1] = torch.nan
     expected = gram[1:] + dense_gram(phi[1:], scale[1:])
-    back_end.add_weighted_gram(phi, scale, gram)
+    back_end.add_weighted_gram(slice(0, len(phi)), phi, scale, gram)
     assert bool(gram[0].isnan().any())
     assert_close({"gram": gram[1:]}, {"gram": expected})
 
@@ -323,17 +457,13 @@ def test_float32_agrees_with_float64_for_scaled_matrices(shape, back_end):
 @every_back_end
 @full_and_diagonal
 @every_shape
-def test_float32_agrees_with_float64_for_added_matrices(shape, diagonal, back_end):
-    inputs = added_problem(shape, diagonal)
-    grads = [normal(*inputs[2].shape, seed=3), *normal(2, shape.rows, shape.units, seed=4)]
-    found = invert_added(back_end, *single(*inputs))
+def test_float32_agrees_with_float64_for_updates(shape, diagonal, back_end):
+    given = update_problem(shape, 7, diagonal)
+    in_single = {name: x.float() for name, x in given.items()}
+    found = update(back_end, in_single)
     assert {x.dtype for x in found.values()} == {torch.float32}
-    assert_close(found, invert_added(back_end, *inputs), tolerance=1e-4)
-    assert_close(
-        differentiate_added(back_end, single(*inputs), single(*grads)),
-        differentiate_added(back_end, inputs, grads),
-        tolerance=1e-4,
-    )
+    assert_close(found, update(back_end, given), tolerance=1e-3)
+    assert_close(differentiate_update(back_end, in_single), differentiate_update(back_end, given), tolerance=1e-3)
 
 
 # --- health ----------------------------------------------------------------------------------------------------------
@@ -432,13 +562,13 @@ def test_no_more_digits_are_lost_to_collinear_features_than_must_be(dtype, stren
 TASKS, SAMPLES, POINTS, FEATURES, UNITS, COLUMNS = 2, 3, 5, 4, 33, 2
 
 
-def solves(function, matrices: torch.Tensor, noise_samples: int, rows: int) -> list[torch.Tensor]:
-    """Values of one of the solves, and their derivatives in the directions of fixed numbers."""
+def solves(function, matrices: torch.Tensor, noise_samples: int) -> list[torch.Tensor]:
+    """Values of the solve, and their derivatives in the directions of fixed numbers."""
     inputs = [
         matrices,
         normal(TASKS, SAMPLES, POINTS, FEATURES, seed=5),
         torch.exp(0.3 * normal(TASKS, noise_samples, POINTS, UNITS, seed=6)),
-        normal(TASKS, SAMPLES, rows, COLUMNS, UNITS, seed=7),
+        normal(TASKS, SAMPLES, POINTS, COLUMNS, UNITS, seed=7),
     ]
     leaves = [x.clone().requires_grad_() for x in inputs]
     outputs = function(*leaves)
@@ -457,12 +587,6 @@ def dense_function_space(covariance, phi, inverse_noise, right):
     return dense_forms(matrices, right, torch.eye(POINTS, dtype=torch.float64))
 
 
-def dense_weight_space(precision, phi, inverse_noise, right):
-    whole = torch.diag_embed(precision) if precision.ndim == 2 else precision
-    weights = inverse_noise.expand(TASKS, SAMPLES, POINTS, UNITS).square()
-    return dense_forms(whole + torch.einsum("tsnd,tsnu,tsne->tsude", phi, weights, phi), right, whole)
-
-
 def dense_forms(matrices, right, weights):
     solution, logs, traces = dense_solve(matrices.flatten(0, 1), right.flatten(0, 1), weights)
     return solution.view(right.shape), logs.view(TASKS, SAMPLES, UNITS), traces.view(TASKS, SAMPLES, UNITS)
@@ -478,21 +602,70 @@ def only(monkeypatch, back_end: ModuleType) -> None:
         monkeypatch.setattr(lapack, "_matrix_gradient", None)
 
 
-@pytest.mark.parametrize(
-    ("solve", "formula", "rows"),
-    [(solve_in_function_space, dense_function_space, POINTS), (solve_in_weight_space, dense_weight_space, FEATURES)],
-    ids=["function_space", "weight_space"],
-)
 @full_and_diagonal
 @pytest.mark.parametrize("noise_samples", [1, SAMPLES])
-def test_solves_and_their_derivatives_are_the_same_with_both_back_ends(
-    monkeypatch, noise_samples, diagonal, solve, formula, rows
-):
+def test_solves_and_their_derivatives_are_the_same_with_both_back_ends(monkeypatch, noise_samples, diagonal):
     prior = positive_definite(UNITS, FEATURES, seed=4)
     matrices = prior.diagonal(dim1=-2, dim2=-1).contiguous() if diagonal else prior
-    expected = solves(formula, matrices, noise_samples, rows)
+    expected = solves(dense_function_space, matrices, noise_samples)
     for back_end in BACK_ENDS:
         with monkeypatch.context() as patch:
             only(patch, back_end)
-            found = solves(solve, matrices, noise_samples, rows)
+            found = solves(solve_in_function_space, matrices, noise_samples)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def update_inputs(points: int, diagonal: bool, shared: bool, others: bool) -> list[torch.Tensor]:
+    """For two units and three features, as `update_in_weight_space` takes them, with derivatives where they have some.
+
+    shared: features of all samples are the same;  others: there are other points than those given.
+    """
+    tasks, samples, units, d = 2, 3, 2, 3
+    phi_samples = 1 if shared else samples
+    factor = positive_definite(units, d, seed=1)
+    inputs = [
+        factor.diagonal(dim1=-2, dim2=-1).clone() if diagonal else factor,
+        normal(units, seed=2),
+        normal(1, 1, units, d, seed=3) if shared else normal(tasks, samples, units, d, seed=3),
+        normal(tasks, phi_samples, points, d, seed=4),
+        torch.exp(0.3 * normal(tasks, 1, units, points, seed=5)),
+        normal(tasks, 1, units, points, seed=6),
+        normal(tasks, samples, units, d, seed=7),
+        normal(tasks, samples, units, points, seed=8),
+    ]
+    leaves = [x.requires_grad_() for x in inputs]
+    if not others:
+        return leaves
+    gram = packed(positive_definite(tasks, phi_samples, units, d, seed=9))
+    return [*leaves, gram, normal(tasks, phi_samples, d, units, seed=10).requires_grad_()]
+
+
+def symmetric_update(precision, *others):
+    return update_in_weight_space(precision if precision.ndim == 2 else symmetric(precision), *others)
+
+
+@every_back_end
+@full_and_diagonal
+@pytest.mark.parametrize("points", [0, 2, 5])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "persample"])
+@pytest.mark.parametrize("others", [True, False], ids=["others", "alone"])
+def test_derivatives_of_updates_agree_with_finite_differences(monkeypatch, others, shared, points, diagonal, back_end):
+    only(monkeypatch, back_end)
+    assert torch.autograd.gradcheck(symmetric_update, update_inputs(points, diagonal, shared, others))
+
+
+@full_and_diagonal
+@pytest.mark.parametrize("points", [0, 2, 5])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "persample"])
+def test_updates_and_their_derivatives_are_the_same_with_both_back_ends(monkeypatch, shared, points, diagonal):
+    found = []
+    for back_end in BACK_ENDS:
+        leaves = update_inputs(points, diagonal, shared, others=False)
+        with monkeypatch.context() as patch:
+            only(patch, back_end)
+            outputs = update_in_weight_space(*leaves)
+            grads = torch.autograd.grad(
+                outputs, leaves, [normal(*output.shape, seed=8 + k) for k, output in enumerate(outputs)]
+            )
+        found.append([*(output.detach() for output in outputs), *grads])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)

@@ -194,6 +194,37 @@ def test_log_likelihood_is_that_of_the_network_at_every_point_and_0_where_there_
         assert not found[t, k, n:].any()
 
 
+@every_model
+def test_contexts_and_targets_together_are_as_one_after_the_other(member):
+    model = member.build()
+    batch = SplitBatch(*(batch_of(member.task(n, seed=0), member.task(m, seed=1)) for n, m in ((6, 2), (3, 5))))
+    parameters = list(model.parameters())
+    found = []
+    for together in (True, False):
+        generator = torch.Generator().manual_seed(0)
+        if together:
+            inferred, context, target = model.infer_and_score(batch, SAMPLES, generator)
+        else:
+            inferred = model.infer(batch.context, SAMPLES, generator)
+            context = model.context_log_likelihood(inferred, batch.context)
+            target = model.log_likelihood(inferred.weights, batch.target)
+        total = context.sum() + target.square().sum() + inferred.total_kl().sum()
+        gradients = torch.autograd.grad(total, parameters, allow_unused=True)
+        found.append([*inferred.weights, *inferred.kl, context, target, *(g for g in gradients if g is not None)])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+
+
+@every_model
+def test_inference_networks_side_by_side_are_as_one_after_the_other(member):
+    model, context = member.build(), batch_of(member.task(6, seed=0), member.task(2, seed=1))
+    at_once = model._observations_at_once(context)
+    assert sorted(at_once) == ([] if member.sees_hidden else list(range(len(model.layers))))
+    for layer, found in at_once.items():
+        expected = model._observations(layer, context, context.x.unsqueeze(1))
+        torch.testing.assert_close(found.y, expected.y, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(found.inverse_noise, expected.inverse_noise, rtol=1e-12, atol=1e-12)
+
+
 # --- laws ------------------------------------------------------------------------------------------------------------
 
 

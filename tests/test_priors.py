@@ -222,6 +222,26 @@ def test_changing_learnability_changes_no_values(name):
         train(prior, optimiser, bystander, 1)
 
 
+@pytest.mark.parametrize("name", ["factorised", "unitwise", "layerwise"])
+def test_a_fixed_prior_is_made_once_and_follows_every_change_of_its_values(name):
+    prior, other = randomised(name), randomised(name, seed=5)
+    for each in (prior, other):
+        each.set_learnability(0)
+    assert prior.layer(1, []) is prior.layer(1, [])
+    assert not torch.equal(prior.layer(1, []).factor, other.layer(1, []).factor)
+    prior.load_state_dict(other.state_dict())
+    for part in ("mean", "factor", "precision", "log_determinants"):
+        torch.testing.assert_close(getattr(prior.layer(1, []), part), getattr(other.layer(1, []), part))
+    block = prior.blocks[1]
+    assert isinstance(block, GaussianUnits)
+    assert block.mean.fixed is not None
+    block.mean.fixed += 1
+    torch.testing.assert_close(prior.layer(1, []).mean, other.layer(1, []).mean + 1)
+    assert prior.float().layer(1, []).precision.dtype == torch.float32
+    prior.set_learnability(1)
+    assert prior.layer(1, []).mean.requires_grad
+
+
 @every_prior
 @pytest.mark.parametrize("share", [-0.1, 1.1, math.nan])
 def test_learnability_outside_0_to_1_is_refused(name, share):

@@ -19,7 +19,7 @@ padded batches are exact. No jitter is added. An update in float32 whose matrice
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 import torch
@@ -28,9 +28,9 @@ from bnnp._shapes import Float, Tensor
 from bnnp.inverse import (
     TooLargeForFloat32,
     solve_in_function_space,
-    solve_in_weight_space,
     times_each,
     unpacked,
+    update_in_weight_space,
     weighted_gram,
 )
 
@@ -57,15 +57,21 @@ class UnitPrior:
         """`L^T g` for each unit: gradients by `L v`, as gradients by `v`."""
         return unit_products(self.factor if self.is_diagonal else self.factor.mT, g)
 
+    @cached_property
     def covariance(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
         return self.factor.square() if self.is_diagonal else self.factor @ self.factor.mT
 
+    @cached_property
     def whitener(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
         """`L^-1` for each unit."""
         if self.is_diagonal:
-            return 1 / self.factor
+            return self.factor.reciprocal()
         eye = torch.eye(self.factor.shape[-1], dtype=self.factor.dtype, device=self.factor.device)
         return torch.linalg.solve_triangular(self.factor, eye.expand(self.factor.shape), upper=False)
+
+    @cached_property
+    def precision(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
+        return self.whitener.square() if self.is_diagonal else self.whitener.mT @ self.whitener
 
     def weights(self, v: Float[Tensor, "tasks samples units d"]) -> Float[Tensor, "tasks samples units d"]:
         return self.mean + self.scale(v)
@@ -74,6 +80,7 @@ class UnitPrior:
         """The `v` with `w = mu + L v`."""
         return _whitened(weights - self.mean, self.factor)
 
+    @cached_property
     def log_determinants(self) -> Float[Tensor, "units"]:
         """`log |L|` of each unit."""
         diagonal = self.factor if self.is_diagonal else self.factor.diagonal(dim1=-2, dim2=-1)
@@ -200,7 +207,7 @@ def function_space(
     inverse_noise = seen.inverse_noise.mT
     residual = (seen.y.mT - _project(phi, prior.mean)) * inverse_noise
     drawn = residual - phi @ start.mT * inverse_noise - noise.points.mT
-    covariance = prior.covariance()
+    covariance = prior.covariance
     right = _columns(residual, drawn, phi.shape[1])
     solutions, log_determinant, excess_trace = solve_in_function_space(covariance, phi, inverse_noise, right)
     solved, drawn_solved = _from_columns(solutions)
@@ -223,25 +230,26 @@ def weight_space(
 
     rest: what other points add. It is a constant: derivatives are those of the points in `phi` alone.
     """
-    whitener = prior.whitener()
-    precision = whitener.square() if prior.is_diagonal else whitener.mT @ whitener
-    inverse_noise = seen.inverse_noise.mT
-    residual = (seen.y.mT - _project(phi, prior.mean)) * inverse_noise
-    shift = phi.mT @ (residual * inverse_noise)
-    start = unit_products(whitener if prior.is_diagonal else whitener.mT, noise.weights).mT
-    drawn = start - phi.mT @ (noise.points.mT * inverse_noise)
-    square = residual.square().sum(-2)
+    start = unit_products(prior.whitener if prior.is_diagonal else prior.whitener.mT, noise.weights)
+    others = ()
     if rest is not None:
         rest = _moving_with(prior.mean, rest.to(phi.dtype))
-        shift, drawn, square = shift + rest.shift, drawn - rest.noise, square + rest.square
-    right = _columns(shift, drawn + shift, phi.shape[1])
-    solutions, log_determinant, excess_trace = solve_in_weight_space(
-        precision, phi, inverse_noise, right, None if rest is None else rest.precision
+        start = start - rest.noise.mT
+        others = (rest.precision, rest.shift)
+    centred, kl, log_evidence = update_in_weight_space(
+        prior.precision,
+        prior.log_determinants,
+        prior.mean,
+        phi,
+        seen.inverse_noise,
+        seen.y,
+        start,
+        noise.points,
+        *others,
     )
-    mean, centred = _from_columns(solutions)
-    log_determinant = log_determinant + 2 * prior.log_determinants()
-    kl = 0.5 * (excess_trace + unit_products(whitener, mean.mT).square().sum(-1) + log_determinant)
-    return Update(centred.mT, kl, -0.5 * (square - (shift * mean).sum(-2) + log_determinant), prior.factor)
+    if rest is not None:
+        log_evidence = log_evidence - 0.5 * rest.square
+    return Update(centred, kl, log_evidence, prior.factor)
 
 
 def _moving_with(mean: Float[Tensor, "tasks samples units d"], rest: NaturalParameters) -> NaturalParameters:
@@ -300,7 +308,7 @@ def log_density_at_sample(
 def log_prior(v: Float[Tensor, "*batch units d"], prior: UnitPrior) -> Float[Tensor, "*batch units"]:
     """Log-density of the weights `mu + L v` of every unit."""
     normal = -0.5 * (v.square().sum(-1) + v.shape[-1] * math.log(2 * math.pi))
-    return normal - prior.log_determinants().to(v.dtype)
+    return normal - prior.log_determinants.to(v.dtype)
 
 
 def posterior_moments(
@@ -338,7 +346,7 @@ def unit_products(
 ) -> Float[Tensor, "*batch units d"]:
     """A matrix a unit, or its diagonal, times a vector a unit."""
     if matrix.ndim == 2:
-        return matrix * v
+        return v * matrix  # in this order, with the numbers of `v` in the same order in memory
     return times_each(matrix, v)
 
 

@@ -5,6 +5,7 @@ Arrays have the units last, which is how large products give them and what `kern
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,22 +52,31 @@ def solve_in_function_space(
     return _FunctionSpaceSolve.apply(covariance, phi, inverse_noise, right)  # pyright: ignore
 
 
-def solve_in_weight_space(
+def update_in_weight_space(
     precision: Float[Tensor, "units d"] | Float[Tensor, "units d d"],
-    phi: Float[Tensor, "tasks samples points d"],
-    inverse_noise: Float[Tensor, "tasks noise_samples points units"],
-    right: Float[Tensor, "tasks samples d columns units"],
-    rest: Float[Tensor, "tasks samples pairs units"] | None = None,
+    log_scale: Float[Tensor, "units"],
+    mean: Float[Tensor, "mean_tasks mean_samples units d"],
+    phi: Float[Tensor, "tasks phi_samples points d"],
+    inverse_noise: Float[Tensor, "tasks noise_samples units points"],
+    y: Float[Tensor, "tasks y_samples units points"],
+    start: Float[Tensor, "tasks samples units d"],
+    noise: Float[Tensor, "tasks samples units points"],
+    rest: Float[Tensor, "tasks phi_samples pairs units"] | None = None,
+    shift: Float[Tensor, "tasks phi_samples d units"] | None = None,
 ) -> tuple[
-    Float[Tensor, "tasks samples d columns units"],
-    Float[Tensor, "tasks samples units"],
-    Float[Tensor, "tasks samples units"],
+    Float[Tensor, "tasks samples units d"],
+    Float[Tensor, "tasks phi_samples units"],
+    Float[Tensor, "tasks phi_samples units"],
 ]:
-    """`Q^-1 right`, `log |Q|` and `tr(Lambda Q^-1) - d` for every unit: `Q = Lambda + phi^T D^2 phi + rest`.
+    """Samples less the prior mean, the KL to the prior and the log evidence: `gaussian.py` in weight space.
 
-    rest: Gram matrices of other points, packed as by `weighted_gram`; they have no derivative.
+    log_scale: `log |L|`;  start: `L^-T v0`;  noise: `e`.
+    rest, shift: what other points add to `Q` (packed as by `weighted_gram`, without a derivative) and to `phi^T D r`.
+
+    One call of the compiled loops each way: with the samples and units of a small network, every operation of torch in
+    between would cost more than what it computes.
     """
-    return _WeightSpaceSolve.apply(precision, phi, inverse_noise, right, rest)  # pyright: ignore
+    return _WeightSpaceUpdate.apply(precision, log_scale, mean, phi, inverse_noise, y, start, noise, rest, shift)  # pyright: ignore
 
 
 @torch.no_grad()
@@ -74,18 +84,17 @@ def weighted_gram(
     phi: Float[Tensor, "tasks samples points d"], inverse_noise: Float[Tensor, "tasks noise_samples points units"]
 ) -> Float[Tensor, "tasks samples pairs units"]:
     """`phi^T D^2 phi` for every unit, packed by rows of the lower triangle. It has no derivative."""
-    batch = (phi.shape[0], phi.shape[1], inverse_noise.shape[-1])
-    rows, scale = _rows(phi), _rows_of_noise(inverse_noise, batch)
-    (count, n, d), units = rows.shape, batch[2]
+    rows, scale = _rows(phi), _rows_of_each(inverse_noise, phi)
+    (count, n, d), units = rows.shape, scale.shape[-1]
     gram = phi.new_zeros(count, d * (d + 1) // 2, units)
     back_end = _back_end(d, phi.device)
 
     def work(chunks: list[slice]) -> None:
-        for part in chunks:
-            back_end.add_weighted_gram(*_cut(part, rows, scale, gram))
+        for part in _parts(chunks, back_end):
+            back_end.add_weighted_gram(part, rows, scale, gram)
 
     in_parallel(work, _shares(count, max(n, d) * d * units, phi.device))
-    return gram.view(*batch[:2], *gram.shape[1:])
+    return gram.view(*phi.shape[:2], *gram.shape[1:])
 
 
 def unpacked(packed: Float[Tensor, "tasks samples pairs units"]) -> Float[Tensor, "tasks samples units d d"]:
@@ -202,91 +211,123 @@ class _FunctionSpaceSolve(torch.autograd.Function):
         return grad_covariance, grad_rows.view(phi_shape), grad_noise, grad_right.view(grad_solution.shape)
 
 
-class _WeightSpaceSolve(torch.autograd.Function):
+class _WeightSpaceUpdate(torch.autograd.Function):
     """The Gram matrices of all units are those of the same features, weighted by the unit's own noise.
 
-    With `X`, `G`, `g`, `t`, `H` as in function space, `dB = H`, `E = dQ = g Q^-1 - t Q^-1 Lambda Q^-1
-    - (H X^T + X H^T)/2` and `dLambda = E + t Q^-1`. No derivative multiplies `E` by `Q`, which float32 would not bear.
+    With the right-hand sides `B` of the mean and the samples, `X = Q^-1 B`, gradients `G` of `X`, `g` of `log |Q|`, `t`
+    of the trace, and `H = Q^-1 G`: `dB = H`, `E = dQ = g Q^-1 - t Q^-1 Lambda Q^-1 - (H X^T + X H^T)/2` and
+    `dLambda = E + t Q^-1`. No derivative multiplies `E` by `Q`, which float32 would not bear.
     """
 
     @staticmethod
     def forward(  # pyright: ignore
-        ctx, precision: Tensor, phi: Tensor, inverse_noise: Tensor, right: Tensor, rest: Tensor | None
+        ctx, precision, log_scale, mean, phi, inverse_noise, y, start, noise, rest, shift
     ):
-        batch = (phi.shape[0], phi.shape[1], precision.shape[0])
-        rows, scale, columns = _rows(phi), _rows_of_noise(inverse_noise, batch), _rows(right)
-        (count, n, d), units = rows.shape, precision.shape[0]
-        prior = (precision.mT if precision.ndim == 2 else lapack.packed(precision.unsqueeze(0))[0]).contiguous()
-        pairs = (count, d * (d + 1) // 2, units)
-        inverse = phi.new_zeros(pairs) if rest is None else rest.reshape(pairs).clone()
-        solution = torch.empty_like(columns)
-        log_determinant, excess_trace, health = phi.new_empty(3, count, units)
-
+        (tasks, samples, units, d), (phi_samples, n) = start.shape, phi.shape[1:3]
+        rows, count = _rows(phi), tasks * phi_samples
+        prior = precision.mT.unsqueeze(0) if precision.ndim == 2 else lapack.packed(precision.unsqueeze(0))
+        saved = (
+            prior.contiguous(),
+            _rows_of_each(mean.mT, phi),
+            rows,
+            _rows_of_each(inverse_noise.mT, phi),
+            _rows_of_each(y.mT, phi),
+        )
+        drawn = noise.mT.contiguous()
+        inverse, centre = phi.new_empty(count, d * (d + 1) // 2, units), phi.new_empty(count, d, units)
+        centred = phi.new_empty(tasks, samples, d, units)
+        batch = (tasks, phi_samples, units)
+        kl, log_evidence, health = phi.new_empty(batch), phi.new_empty(batch), phi.new_empty(batch)
+        others = (None, None) if rest is None else (_rows(rest), _rows(shift))
+        results = (inverse, centre, centred, kl, log_evidence, health)
+        arguments = (
+            saved[0],
+            log_scale.contiguous().view(1, 1, units),
+            *saved[1:],
+            start.mT.contiguous(),
+            drawn,
+            *others,
+            *results,
+        )
         back_end = _back_end(d, phi.device)
-        outputs = (inverse, columns, solution, log_determinant, excess_trace, health)
 
-        def work(chunks: list[slice]) -> None:
-            for part in chunks:
-                here, weights, gram, *results = _cut(part, rows, scale, *outputs)
-                back_end.add_weighted_gram(here, weights, gram)
-                back_end.invert_added(prior, gram, *results)
+        def work(chunks: list[slice]) -> list[float]:
+            return [back_end.update(part, *arguments) for part in _parts(chunks, back_end)]
 
-        in_parallel(work, _shares(count, max(n, d) * d * units, phi.device))
-        _check(health, batch)
-        ctx.save_for_backward(prior, rows, scale, inverse, solution)
-        ctx.shapes = precision.shape, phi.shape, inverse_noise.shape, batch
-        return solution.view(right.shape), log_determinant.view(batch), excess_trace.view(batch)
+        least = in_parallel(work, _shares(count, max(n, d) * d * units, phi.device))
+        if not all(value >= _least_health(phi.dtype) for some in least for value in some):
+            _refuse(health, batch)
+        ctx.save_for_backward(*saved, drawn, inverse, centre, centred)
+        ctx.shapes = mean.shape, phi.shape, inverse_noise.shape, y.shape
+        return centred.mT, kl, log_evidence
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad_solution: Tensor, grad_log: Tensor, grad_trace: Tensor):  # pyright: ignore
-        prior, rows, scale, inverse, solution = ctx.saved_tensors
-        prior_shape, phi_shape, noise_shape, batch = ctx.shapes
-        grads, logs, traces = _rows(grad_solution), _rows(grad_log), _rows(grad_trace)
-        (count, n, d), (pairs, units) = rows.shape, inverse.shape[1:]
-        grad_rows, grad_scale, grad_right = torch.empty_like(rows), torch.empty_like(scale), torch.empty_like(solution)
+    def backward(ctx, grad_centred: Tensor, grad_kl: Tensor, grad_evidence: Tensor):  # pyright: ignore
+        saved = ctx.saved_tensors
+        prior, _, rows, scale, _, _, _, _, centred = saved
+        mean_shape, phi_shape, noise_shape, y_shape = ctx.shapes
+        (count, n, d), units, needs = rows.shape, centred.shape[3], ctx.needs_input_grad
+        gradients = (grad_centred.mT.contiguous(), grad_kl.contiguous(), grad_evidence.contiguous())
+        grad_phi = torch.empty_like(rows) if needs[3] else None
+        grad_scale, grad_y = rows.new_empty(count, n, units), rows.new_empty(count, n, units)
+        grad_start, grad_shift = torch.empty_like(centred), rows.new_empty(count, d, units)
         back_end = _back_end(d, rows.device)
-        given = (inverse, solution, grads, logs, traces)
 
-        def work(chunks: list[slice]) -> Tensor:
-            grad_gram = rows.new_empty(_longest(chunks), pairs, units)
-            grad_prior = rows.new_zeros(2, pairs, units)
-            for part in chunks:
-                grad = grad_gram[: part.stop - part.start]
-                (grad_columns,) = _cut(part, grad_right)
-                arguments = [prior, *_cut(part, *given), grad, grad_columns]
-                back_end.differentiate_added(*arguments)
-                here, weights, *results = _cut(part, rows, scale, grad_rows, grad_scale)
-                back_end.differentiate_weighted_gram(here, weights, grad, *results)
-                if ctx.needs_input_grad[0]:
-                    grad_prior[0] += grad.sum(0)
-                    grad_prior[1] += (traces[part].unsqueeze(1) * inverse[part]).sum(0)
+        def work(chunks: list[slice]) -> Any:
+            grad_prior = torch.zeros_like(prior) if needs[0] else None
+            results = (grad_prior, grad_phi, grad_scale, grad_y, grad_start, grad_shift)
+            for part in _parts(chunks, back_end):
+                back_end.differentiate_update(part, *saved, *gradients, *results)
             return grad_prior
 
-        grad_prior, weighted = _sum(in_parallel(work, _shares(count, max(n, d) * d * units, rows.device)))
-        grad_noise = grad_scale.view(*batch[:2], n, units).sum_to_size(noise_shape)
-        grad_precision = _whole_gradient(grad_prior, weighted, prior_shape) if ctx.needs_input_grad[0] else None
-        return grad_precision, grad_rows.view(phi_shape), grad_noise, grad_right.view(grad_solution.shape), None
+        grad_priors = in_parallel(work, _shares(count, max(n, d) * d * units, rows.device))
+        batch = phi_shape[:2]
+
+        def units_first(gradient: Tensor, shape: Sequence[int]) -> Tensor:
+            return gradient.view(*batch, n, units).sum_to_size(*shape[:2], n, units).mT
+
+        return (
+            _prior_gradient(_sum(grad_priors), d) if needs[0] else None,
+            (grad_kl - grad_evidence).sum((0, 1)) if needs[1] else None,
+            -(grad_y.mT @ rows).view(*batch, units, d).sum_to_size(mean_shape) if needs[2] else None,
+            None if grad_phi is None else grad_phi.view(phi_shape),
+            units_first(grad_scale, noise_shape) if needs[4] else None,
+            units_first(grad_y, y_shape) if needs[5] else None,
+            grad_start.mT if needs[6] else None,
+            _noise_gradient(rows, scale, grad_start) if needs[7] else None,
+            None,
+            grad_shift.view(*batch, d, units) if needs[9] else None,
+        )
 
 
-def _whole_gradient(grad_prior: Tensor, weighted: Tensor, shape: torch.Size) -> Tensor:
-    """`sum E + sum t Q^-1` as matrices; `grad_prior` has each pair once and so counts it twice."""
-    whole = lapack.unpacked((0.5 * grad_prior + weighted).unsqueeze(0))[0]
-    diagonal = lapack.diagonal(lapack.unpacked((grad_prior + weighted).unsqueeze(0))[0])
-    if len(shape) == 2:
-        return diagonal
-    lapack.diagonal(whole).copy_(diagonal)
-    return whole
+def _prior_gradient(grad: Float[Tensor, "1 prior_pairs units"], d: int) -> Tensor:
+    return grad[0].mT if grad.shape[1] == d else lapack.unpacked(grad)[0]
+
+
+def _noise_gradient(
+    rows: Float[Tensor, "rows n d"],
+    scale: Float[Tensor, "scale_rows n units"],
+    grad_start: Float[Tensor, "tasks samples d units"],
+) -> Float[Tensor, "tasks samples units n"]:
+    """`-D phi H`: draws have derivatives too, for those who ask."""
+    by_row = grad_start.view(len(rows), -1, *grad_start.shape[2:])
+    grad = -(rows.unsqueeze(1) @ by_row) * lapack.for_each(scale, len(rows)).unsqueeze(1)
+    return grad.view(*grad_start.shape[:2], *grad.shape[2:]).mT
 
 
 def _check(health: Float[Tensor, "rows units"], batch: tuple[int, int, int]) -> None:
     """Refuse matrices that were not positive definite, and float32 where it is not accurate."""
-    if health.numel() == 0:
-        return
-    single = health.dtype == torch.float32
-    if bool(health.min() >= (FLOAT32_HEALTH if single else 0)):
-        return
-    if single:
+    if health.numel() > 0 and not bool(health.min() >= _least_health(health.dtype)):
+        _refuse(health, batch)
+
+
+def _least_health(dtype: torch.dtype) -> float:
+    return FLOAT32_HEALTH if dtype == torch.float32 else 0.0
+
+
+def _refuse(health: Tensor, batch: tuple[int, int, int]) -> None:
+    if health.dtype == torch.float32:
         raise TooLargeForFloat32
     where = tuple(int(i) for i in np.unravel_index(int(health.isnan().flatten().nonzero()[0]), batch))
     raise FactorisationError(
@@ -296,13 +337,20 @@ def _check(health: Float[Tensor, "rows units"], batch: tuple[int, int, int]) -> 
     )
 
 
-def _back_end(size: int, device: torch.device):
+def _back_end(size: int, device: torch.device) -> Any:
     return kernels if size <= kernels.LARGEST and device.type == "cpu" else lapack
 
 
 def _rows(x: Tensor) -> Tensor:
     """Tasks and samples as one axis."""
     return x.flatten(0, 1).contiguous()
+
+
+def _rows_of_each(x: Tensor, phi: Tensor) -> Tensor:
+    """Tasks and samples as one axis, of which each place may stand for several of those of `phi`."""
+    if x.shape[:2] != (1, 1) and x.shape[:2] not in (phi.shape[:2], (phi.shape[0], 1)):
+        x = x.expand(*phi.shape[:2], *x.shape[2:])
+    return _rows(x)
 
 
 def _rows_of_noise(inverse_noise: Tensor, batch: tuple[int, int, int]) -> Tensor:
@@ -326,6 +374,11 @@ def _cut(part: slice, *tensors: Tensor) -> Sequence[Tensor]:
     if part == slice(0, len(tensors[0])):
         return tensors
     return [tensor[part] for tensor in tensors]
+
+
+def _parts(chunks: list[slice], back_end) -> list[slice]:
+    """Compiled loops hold a block at a time, whatever they are given: chunks are for LAPACK."""
+    return chunks if back_end is lapack or not chunks else [slice(chunks[0].start, chunks[-1].stop)]
 
 
 def _longest(chunks: list[slice]) -> int:

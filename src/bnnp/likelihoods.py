@@ -126,9 +126,9 @@ class Gaussian(Likelihood):
         return y
 
     def log_prob(self, f: Tensor, y: Tensor) -> Tensor:
-        noise = self.noise
-        constant = noise.log().sum() + 0.5 * len(noise) * math.log(2 * math.pi)
-        return -0.5 * ((y - f) / noise).square().sum(-1) - constant
+        log_noise = self.raw if self.max_noise is None else self.noise.log()
+        constant = log_noise.sum() + 0.5 * len(log_noise) * math.log(2 * math.pi)
+        return -0.5 * ((y - f) * torch.exp(-log_noise)).square().sum(-1) - constant
 
     def slope(self, f: Tensor, y: Tensor) -> Tensor:
         return (y - f) / self.noise.square()

@@ -6,7 +6,9 @@ maximised. Terms are sums over the points of a task.
 
 import abc
 import math
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol
 
 import torch
@@ -31,10 +33,16 @@ class Inferred(Protocol):
 class Model(Protocol):
     """What an objective asks of a model. One that lacks a part says so by a `ValueError`.
 
+    infer_and_score: samples given the contexts, with the log-likelihoods of contexts and targets: what `infer`,
+        `context_log_likelihood` and `log_likelihood` give, which a model may compute more cheaply together.
     infer_with_targets: samples given all points, and as their KL that to the posterior given the contexts alone.
     """
 
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Inferred: ...
+
+    def infer_and_score(
+        self, batch: SplitBatch, num_samples: int, random: torch.Generator
+    ) -> tuple[Inferred, Tensor, Tensor]: ...
 
     def infer_with_targets(
         self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
@@ -52,7 +60,7 @@ class Terms:
     by_name: dict[str, Float[Tensor, "tasks"]]
 
     def total(self) -> Float[Tensor, "tasks"]:
-        return torch.stack(list(self.by_name.values())).sum(0)
+        return reduce(operator.add, self.by_name.values())
 
 
 # --- the three estimators --------------------------------------------------------------------------------------------
@@ -74,10 +82,12 @@ def kl_to_prior(inferred: Inferred) -> Float[Tensor, "tasks"]:
 
 
 def elbo_terms(
-    model: Model, inferred: Inferred, context: TaskBatch, likelihood_weight: float, kl_weight: float
+    inferred: Inferred,
+    log_likelihood: Float[Tensor, "tasks samples points"],
+    likelihood_weight: float,
+    kl_weight: float,
 ) -> dict[str, Float[Tensor, "tasks"]]:
     """The evidence lower bound of the contexts, as `E_q[log p(Y_c | W)]` and `-KL[q || p]`."""
-    log_likelihood = model.context_log_likelihood(inferred, context)
     return {
         "likelihood": likelihood_weight * expected_log_likelihood(log_likelihood),
         "kl": -kl_weight * kl_to_prior(inferred),
@@ -115,10 +125,9 @@ class PPAVI(Objective):
     kl_weight: float = 1.0
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        inferred = model.infer(batch.context, self.num_samples, generator)
-        target = model.log_likelihood(inferred.latent, batch.target)
+        inferred, context, target = model.infer_and_score(batch, self.num_samples, generator)
         predictive = self.predictive_weight * log_expected_likelihood(target)
-        elbo = elbo_terms(model, inferred, batch.context, self.likelihood_weight, self.kl_weight)
+        elbo = elbo_terms(inferred, context, self.likelihood_weight, self.kl_weight)
         return Terms({"predictive": predictive, **elbo})
 
 
@@ -131,7 +140,8 @@ class AVI(Objective):
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         inferred = model.infer(batch.context, self.num_samples, generator)
-        return Terms(elbo_terms(model, inferred, batch.context, self.likelihood_weight, self.kl_weight))
+        context = model.context_log_likelihood(inferred, batch.context)
+        return Terms(elbo_terms(inferred, context, self.likelihood_weight, self.kl_weight))
 
 
 @dataclass(frozen=True)
@@ -158,7 +168,7 @@ class NPVI(Objective):
     kl_weight: float = 1.0
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        inferred = model.infer_with_targets(batch.context, _joined(batch), self.num_samples, generator)
+        inferred = model.infer_with_targets(batch.context, batch.joined(), self.num_samples, generator)
         target = model.log_likelihood(inferred.latent, batch.target)
         return Terms(
             {
@@ -177,17 +187,7 @@ class TELLAVI(Objective):
     kl_weight: float = 1.0
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        inferred = model.infer(batch.context, self.num_samples, generator)
-        target = model.log_likelihood(inferred.latent, batch.target)
+        inferred, context, target = model.infer_and_score(batch, self.num_samples, generator)
         expected = self.target_weight * expected_log_likelihood(target)
-        elbo = elbo_terms(model, inferred, batch.context, self.likelihood_weight, self.kl_weight)
+        elbo = elbo_terms(inferred, context, self.likelihood_weight, self.kl_weight)
         return Terms({"target": expected, **elbo})
-
-
-def _joined(batch: SplitBatch) -> TaskBatch:
-    context, target = batch.context, batch.target
-    return TaskBatch(
-        torch.cat([context.x, target.x], 1),
-        torch.cat([context.y, target.y], 1),
-        torch.cat([context.mask, target.mask], 1),
-    )

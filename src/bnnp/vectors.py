@@ -9,6 +9,7 @@ Compiled functions are cached by the date of their own file: touch `loops.py` af
 import operator
 from typing import no_type_check
 
+import numba
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
@@ -31,6 +32,24 @@ class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager, kind):
         number = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}[kind.dtype]
         super().__init__(manager, kind, ir.VectorType(number, LANES))
+
+
+@intrinsic
+@no_type_check
+def _pointer(_, address, number):
+    """An address as one of numbers of that kind."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(number)(address, number), no_type_check(generate)
+
+
+@numba.njit
+@no_type_check
+def array(described, number):
+    """The contiguous array of numbers of that kind whose address and shape the caller gives in one tuple."""
+    return numba.carray(_pointer(described[0], number), described[1:])
 
 
 @intrinsic

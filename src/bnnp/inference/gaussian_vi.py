@@ -127,7 +127,7 @@ def _prior_scales(target: Target) -> Float[Tensor, "size"]:
             prior = target.prior.layer(layer, earlier)
             units, size = target.prior.unit_shape(layer)
             earlier.append(prior.factor.new_zeros(1, 1, units, size))
-            covariance = prior.covariance()
+            covariance = prior.covariance
             variance = covariance if prior.is_diagonal else covariance.diagonal(dim1=-2, dim2=-1)
             scales.append(variance.sqrt().flatten())
     return torch.cat(scales)

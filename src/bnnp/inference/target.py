@@ -213,7 +213,7 @@ class Target:
     @cached_property
     def _whiteners(self) -> list[Tensor]:
         """`L^-1` of every unit of every layer, as exact as the dtype can hold."""
-        return [prior.to(torch.float64).whitener().to(prior.factor.dtype) for prior in self._priors]
+        return [prior.to(torch.float64).whitener.to(prior.factor.dtype) for prior in self._priors]
 
     @cached_property
     def _log_prior_constant(self) -> Tensor:
@@ -221,9 +221,7 @@ class Target:
         zero = self.data.x.new_zeros(())
         if self.whitened:
             return zero
-        return (
-            zero - sum(float(prior.log_determinants().sum()) for prior in self._priors) - 0.5 * self.size * LOG_TWO_PI
-        )
+        return zero - sum(float(prior.log_determinants.sum()) for prior in self._priors) - 0.5 * self.size * LOG_TWO_PI
 
 
 def _slim(prior: UnitPrior) -> UnitPrior:

@@ -1,7 +1,7 @@
 """Layers whose weights are inferred, the inference networks, and networks of attention layers."""
 
 from bnnp.layers.attention import AttentionNetwork
-from bnnp.layers.encoder import PointEncoder, SetEncoder
+from bnnp.layers.encoder import PointEncoder, SetEncoder, side_by_side
 from bnnp.layers.linear import AmortisedLinear
 from bnnp.layers.transformer import Attention, AttentionBlock, StartToken
 
@@ -13,4 +13,5 @@ __all__ = [
     "PointEncoder",
     "SetEncoder",
     "StartToken",
+    "side_by_side",
 ]

@@ -48,6 +48,33 @@ class PointEncoder(nn.Module):
         self.weights[-1][:, column] *= factor
 
 
+def side_by_side(
+    encoders: Sequence[PointEncoder], inputs: Float[Tensor, "*batch points features"]
+) -> list[Float[Tensor, "*batch points _out"]]:
+    """What several networks make of the same inputs, if they differ in the number of outputs alone.
+
+    Their hidden layers are one product each: a product of small matrices costs little more than the call. Networks
+    with weights of their own for every data set go one after the other.
+    """
+    if any(e.weights[0].ndim > 2 for e in encoders):
+        return [e(inputs) for e in encoders]
+    network = encoders[0].network
+    assert all(
+        (e.network.sizes[:-1], e.network.activation) == (network.sizes[:-1], network.activation) for e in encoders
+    )
+
+    def outputs(layer: int, features: Tensor) -> Tensor:
+        if layer == network.num_layers - 1:
+            last.extend(of_one @ e.weights[layer] for of_one, e in zip(features.unbind(0), encoders, strict=True))
+            return features
+        return features @ torch.stack([e.weights[layer] for e in encoders])
+
+    last: list[Tensor] = []
+    points = inputs.flatten(0, -2)
+    run(network.program(points.expand(len(encoders), *points.shape)), outputs)
+    return [out.view(*inputs.shape[:-1], out.shape[-1]) for out in last]
+
+
 class SetEncoder(nn.Module):
     """A transformer over all points of a context, without positions: points attend to each other.
 

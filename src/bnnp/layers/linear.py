@@ -50,9 +50,13 @@ class AmortisedLinear(nn.Module):
         y: Float[Tensor, "tasks points y"],
         mask: Bool[Tensor, "tasks points"],
     ) -> Observations:
-        outputs = self.encoder(inputs, mask).mT
-        log_noise = outputs[..., -self.units :, :]
-        observed = y.mT.unsqueeze(1) if self.true_outputs else outputs[..., : self.units, :]
+        return self.observations(self.encoder(inputs, mask), y)
+
+    def observations(
+        self, outputs: Float[Tensor, "tasks samples points outputs"], y: Float[Tensor, "tasks points y"]
+    ) -> Observations:
+        """From the outputs of the inference network."""
+        observed, log_noise = (y.unsqueeze(1), outputs) if self.true_outputs else outputs.split(self.units, dim=-1)
         # 1/(min + exp(log_noise)), written so that neither end overflows
         inverse_noise = torch.sigmoid(math.log(self.min_noise) - log_noise) / self.min_noise
-        return Observations(observed, inverse_noise)
+        return Observations(observed.mT, inverse_noise.mT)

@@ -1,7 +1,9 @@
 """Amortised inference over the weights of a network, layer by layer (paper, section 2.2)."""
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Protocol, Self
 
 import torch
@@ -14,7 +16,7 @@ from bnnp._shapes import Bool, Float, Tensor
 from bnnp._workers import in_parallel
 from bnnp.gaussian import CAREFUL, Observations, UnitPrior, Update, UpdateNoise, condition, log_prior, with_missing
 from bnnp.inverse import FactorisationError
-from bnnp.layers import AmortisedLinear, AttentionNetwork, PointEncoder, SetEncoder
+from bnnp.layers import AmortisedLinear, AttentionNetwork, PointEncoder, SetEncoder, side_by_side
 from bnnp.likelihoods import Gaussian, Likelihood
 from bnnp.models.base import MetaLearner, check_num_samples
 from bnnp.models.draws import Draws
@@ -22,7 +24,7 @@ from bnnp.models.posterior import WeightPosterior
 from bnnp.network import AnyNetwork, run
 from bnnp.tasks.chunks import Pieces
 from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import Task, TaskBatch
+from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 
 MIN_PSEUDO_NOISE = 1e-3
 SAMPLES_AT_ONCE = 2**24
@@ -44,7 +46,8 @@ class Choices:
 class InferredWeights:
     """Weight samples of every layer for a batch of tasks, and the KL of each layer's posterior to its prior.
 
-    outputs: of the network at the inputs of the context, which inference has computed anyway.
+    outputs: of the network at the inputs of the context, which inference has computed anyway, and after them at others
+        that were asked for.
     log_density: of each layer's posterior at its sample, where it was asked for.
     """
 
@@ -60,7 +63,7 @@ class InferredWeights:
 
     def total_kl(self) -> Float[Tensor, "tasks"]:
         """The KL of the whole posterior: layerwise terms summed, averaged over samples of the earlier layers."""
-        return torch.stack([kl.mean(1) for kl in self.kl]).sum(0)
+        return reduce(operator.add, [kl.mean(1) for kl in self.kl])
 
 
 class AmortisedModel(MetaLearner):
@@ -196,30 +199,37 @@ class AmortisedModel(MetaLearner):
         random: torch.Generator | Sequence[UpdateNoise],
         *,
         careful: bool = False,
+        others: Float[Tensor, "tasks others x"] | None = None,
     ) -> InferredWeights:
         """Sample the posterior layer by layer, each given the samples of those before (paper, eqs. 5-9).
 
         context: prepared points;  random: a generator, or the normal draws themselves, one record a layer.
         careful: solve in float64 whatever the model's precision, and give the log-density of every sample too.
+        others: inputs to run the network at too, for networks whose points do not see each other.
 
         Cost per task and sample: `O(n d min(n, d) out + min(n, d)^3 out)` a layer; the first layer's matrices are
         shared by all samples.
         """
         weights, kls, log_densities = [], [], []
         whitened: list[Tensor] = []
-        h = context.x.unsqueeze(1)
+        points = context.x.shape[1]
+        known = self._observations_at_once(context)
+        h = (context.x if others is None else torch.cat([context.x, others], 1)).unsqueeze(1)
 
         def outputs(layer: int, features: Tensor) -> Tensor:
             nonlocal h
             prior = self.prior.layer(layer, whitened)
-            phi, seen = self.evidence(layer, context, h, features)
+            phi, before = features, h
+            if others is not None:
+                phi, before = phi[:, :, :points], before[:, :, :points] if self.inference_sees_hidden else before
+            phi, seen = self.evidence(layer, context, before, phi, known.get(layer))
             draws = self.random_draws(layer, phi, num_samples, random)
             if careful:
                 prior, phi, seen, draws = prior.to(CAREFUL), phi.to(CAREFUL), seen.to(CAREFUL), draws.to(CAREFUL)
             update = self.named_update(layer, condition, prior, phi, seen, draws)
             if self.prior.couples_layers:
                 whitened.append(update.whitened.to(self.dtype))
-            units = prior.mean + update.centred
+            units = update.centred + prior.mean
             if careful:
                 log_densities.append(_log_density(prior, update.whitened, units, phi, seen, update))
             weights.append(self.prior.from_units(layer, units.to(self.dtype)))
@@ -229,6 +239,17 @@ class AmortisedModel(MetaLearner):
 
         result = run(self.network.program(h, _beside_samples(context.mask)), outputs)
         return InferredWeights(weights, kls, result, log_densities)
+
+    def infer_and_score(
+        self, batch: SplitBatch, num_samples: int, random: torch.Generator
+    ) -> tuple[InferredWeights, Tensor, Tensor]:
+        """Contexts and targets go through the network together, where their points do not see each other."""
+        if self.network.mixes_points:
+            return super().infer_and_score(batch, num_samples, random)
+        inferred = self.infer(batch.context, num_samples, random, others=batch.target.x)
+        sizes = [batch.context.x.shape[1], batch.target.x.shape[1]]
+        of_context, of_target = self._log_prob(inferred.outputs, batch.joined()).split(sizes, dim=-1)
+        return inferred, of_context, of_target
 
     def infer_with_targets(
         self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
@@ -273,14 +294,20 @@ class AmortisedModel(MetaLearner):
         return self._log_prob(inferred.outputs, context)
 
     def _log_prob(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        return self.likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)
+        values = self.likelihood.log_prob(outputs, batch.y.unsqueeze(1))
+        return values if batch.is_full else values * batch.mask.unsqueeze(1)
 
-    def evidence(self, layer: int, context: TaskBatch, h: Tensor, features: Tensor) -> tuple[Tensor, Observations]:
+    def evidence(
+        self, layer: int, context: TaskBatch, h: Tensor, features: Tensor, known: Observations | None = None
+    ) -> tuple[Tensor, Observations]:
         """Features and pseudo-observations of a layer, in the units that the prior keeps independent.
 
         h: outputs of the layer before, for inference networks that see them.
+        known: the pseudo-observations, where they have been computed before.
         """
-        seen = with_missing(self._observations(layer, context, h), context.mask)
+        seen = self._observations(layer, context, h) if known is None else known
+        if not context.is_full:
+            seen = with_missing(seen, context.mask)
         if self.prior.couples_outputs:
             return _block_features(features, seen.y.shape[-2]), _joined(seen)
         return features, seen
@@ -290,10 +317,23 @@ class AmortisedModel(MetaLearner):
             assert isinstance(self.likelihood, Gaussian)
             y = context.y.mT.unsqueeze(1)
             return Observations(y, (1 / self.likelihood.noise)[:, None].expand(y.shape))
-        inputs = torch.cat([context.x, self.likelihood.encode(context.y)], dim=-1).unsqueeze(1)
+        inputs = self._points(context)
         if self.inference_sees_hidden and layer > 0:
             inputs = torch.cat([inputs.expand(-1, h.shape[1], -1, -1), h], dim=-1)
         return self.layers[layer](inputs, context.y, context.mask)
+
+    def _observations_at_once(self, context: TaskBatch) -> dict[int, Observations]:
+        """Of all layers whose inference networks see each point by itself, and nothing but the point."""
+        layers = [layer for layer in self.layers if isinstance(layer, AmortisedLinear)]
+        encoders = [layer.encoder for layer in layers if isinstance(layer.encoder, PointEncoder)]
+        if self.inference_sees_hidden or not encoders or len(encoders) < len(layers):
+            return {}
+        outputs = side_by_side(encoders, self._points(context))
+        return {i: layer.observations(outputs[i], context.y) for i, layer in enumerate(layers)}
+
+    def _points(self, context: TaskBatch) -> Float[Tensor, "tasks one points features"]:
+        """Points as inference networks see them."""
+        return torch.cat([context.x, self.likelihood.encode(context.y)], dim=-1).unsqueeze(1)
 
     def random_draws(
         self, layer: int, phi: Tensor, num_samples: int, random: torch.Generator | Sequence[UpdateNoise]
@@ -301,8 +341,10 @@ class AmortisedModel(MetaLearner):
         if not isinstance(random, torch.Generator):
             return random[layer]
         units, size = self.prior.unit_shape(layer)
-        shape = (phi.shape[0], num_samples, units)
-        return UpdateNoise(normal((*shape, size), phi, random), normal((*shape, phi.shape[-2]), phi, random))
+        weights, points = (
+            normal((phi.shape[0], num_samples, n, units), phi, random).mT for n in (size, phi.shape[-2])
+        )  # units last in memory, as the update wants them
+        return UpdateNoise(weights, points)
 
     def named_update(self, layer: int, form: Callable[..., Update], *arguments: Any) -> Update:
         """An update whose error names the layer."""

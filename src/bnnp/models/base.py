@@ -13,7 +13,7 @@ from bnnp._shapes import Float, Tensor
 from bnnp.likelihoods import Likelihood
 from bnnp.priors import Prior
 from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import Task, TaskBatch, as_columns
+from bnnp.tasks.task import SplitBatch, Task, TaskBatch, as_columns
 
 
 class MetaLearner(nn.Module, abc.ABC):
@@ -55,6 +55,14 @@ class MetaLearner(nn.Module, abc.ABC):
     @abc.abstractmethod
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Any:
         """Samples of the latent variable given prepared contexts."""
+
+    def infer_and_score(
+        self, batch: SplitBatch, num_samples: int, random: torch.Generator
+    ) -> tuple[Any, Tensor, Tensor]:
+        """Samples given the contexts, `context_log_likelihood` under them, and `log_likelihood` of the targets."""
+        inferred = self.infer(batch.context, num_samples, random)
+        of_target = self.log_likelihood(inferred.latent, batch.target)
+        return inferred, self.context_log_likelihood(inferred, batch.context), of_target
 
     @abc.abstractmethod
     def infer_with_targets(

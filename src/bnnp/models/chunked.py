@@ -12,7 +12,7 @@ from bnnp.models.amortised import AmortisedModel, InferredWeights, infer_with_ta
 from bnnp.models.base import MetaLearner
 from bnnp.models.streaming import check_chunk_size, outputs_before
 from bnnp.network import features_of_layer, run
-from bnnp.tasks.task import TaskBatch
+from bnnp.tasks.task import SplitBatch, TaskBatch
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,15 @@ class InChunks:
 
         result = run(model.network.program(h), outputs)
         return InferredWeights(weights, kls, result)
+
+    def infer_and_score(
+        self, batch: SplitBatch, num_samples: int, random: torch.Generator
+    ) -> tuple[InferredWeights, Tensor, Tensor]:
+        if max(batch.context.x.shape[1], batch.target.x.shape[1]) <= self.chunk_size:
+            return self.model.infer_and_score(batch, num_samples, random)
+        inferred = self.infer(batch.context, num_samples, random)
+        of_target = self.log_likelihood(inferred.weights, batch.target)
+        return inferred, self.context_log_likelihood(inferred, batch.context), of_target
 
     @torch.no_grad()
     def _sums(

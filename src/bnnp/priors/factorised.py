@@ -29,4 +29,4 @@ def independent_layer(prior: Prior, index: int) -> UnitPrior:
     """The prior of a layer that does not depend on earlier ones."""
     block = prior.blocks[index]
     assert isinstance(block, GaussianUnits)
-    return UnitPrior(block.mean()[None, None], block.factor())
+    return block.prior()

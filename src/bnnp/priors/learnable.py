@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from bnnp._shapes import Bool, Float, Tensor
+from bnnp.gaussian import UnitPrior
 
 
 class Learnable(nn.Module):
@@ -29,6 +30,10 @@ class Learnable(nn.Module):
         if not self.value.requires_grad:
             return self.fixed
         return torch.where(self.mask, self.value, self.fixed)
+
+    def fixed_values(self) -> Float[Tensor, "*shape"] | None:
+        """The tensor, if all of it is fixed."""
+        return None if self._parameters["value"].requires_grad else self._buffers["fixed"]  # pyright: ignore
 
     def set_learnable(self, mask: Bool[Tensor, "*shape"]) -> None:
         """Fix every entry outside `mask` at its present value."""
@@ -60,6 +65,17 @@ class GaussianUnits(nn.Module):
         self.mean = Learnable(torch.zeros(units, size, dtype=variance.dtype))
         self.log_scale = Learnable(self.standard_log_scale.clone())
         self.lower = Learnable(torch.zeros(units, size, size, dtype=variance.dtype)) if correlated else None
+        self._fixed: tuple[list[tuple[Tensor, int]], UnitPrior] | None = None
+
+    def prior(self) -> UnitPrior:
+        """As a prior of units with nothing before them; one that is fixed is made once, and what follows from it."""
+        parts = [part.fixed_values() for part in (self.mean, self.log_scale, self.lower) if part is not None]
+        state = [(part, part._version) for part in parts if part is not None]
+        if len(state) < len(parts) or torch.is_inference_mode_enabled():
+            return UnitPrior(self.mean()[None, None], self.factor())
+        if self._fixed is None or not _same(self._fixed[0], state):
+            self._fixed = (state, UnitPrior(self.mean()[None, None], self.factor()))
+        return self._fixed[1]
 
     def factor(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
         scale = self.log_scale().exp()
@@ -96,3 +112,8 @@ class GaussianUnits(nn.Module):
         """Whether nothing has been learned or set yet."""
         untouched = not bool(self.mean().any()) and torch.equal(self.log_scale(), self.standard_log_scale)
         return untouched and (self.lower is None or not bool(self.lower().any()))
+
+
+def _same(one: list[tuple[Tensor, int]], other: list[tuple[Tensor, int]]) -> bool:
+    """Whether the tensors are the very same and have not been written to since."""
+    return all(a is b and m == n for (a, m), (b, n) in zip(one, other, strict=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -98,6 +99,11 @@ class TaskBatch:
             mask[i, : len(task)] = True
         return TaskBatch(x.to(device), y.to(device), mask.to(device))
 
+    @cached_property
+    def is_full(self) -> bool:
+        """Whether there is a point everywhere, so that nobody need look at the mask."""
+        return bool(self.mask.all())
+
     def __len__(self) -> int:
         return self.x.shape[0]
 
@@ -116,6 +122,15 @@ class SplitBatch:
         return SplitBatch(
             TaskBatch.of([split.context for split in splits], dtype, device),
             TaskBatch.of([split.target for split in splits], dtype, device),
+        )
+
+    def joined(self) -> TaskBatch:
+        """All points of every task, those of the context first."""
+        context, target = self.context, self.target
+        return TaskBatch(
+            torch.cat([context.x, target.x], 1),
+            torch.cat([context.y, target.y], 1),
+            torch.cat([context.mask, target.mask], 1),
         )
 
     def __len__(self) -> int:

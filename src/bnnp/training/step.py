@@ -1,5 +1,6 @@
 """The gradient of one training step."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -29,9 +30,10 @@ def differentiate(
     """
     terms = _terms(model, objective, batch, seed)
     total = terms.total()
-    if not bool(torch.isfinite(total).all()):
-        raise NotFinite("the objective is not finite", int((~torch.isfinite(total)).nonzero()[0]))
-    set_gradients(parameters, torch.autograd.grad(-total.mean(), parameters, allow_unused=True))
+    loss = -total.mean()
+    if not math.isfinite(loss.item()):
+        raise NotFinite("the objective is not finite", int(torch.isfinite(total).int().argmin()))
+    set_gradients(parameters, torch.autograd.grad(loss, parameters, allow_unused=True))
     return Terms({name: term.detach() for name, term in terms.by_name.items()})
 
 
