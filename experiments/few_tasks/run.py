@@ -21,7 +21,8 @@ from bnnp.tasks.task import Split
 NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
 PEERS = {"np": bnnp.neural_processes.NP, "bnp": bnnp.neural_processes.BNP, "tnp": bnnp.neural_processes.TNP}
 LABELS = {"mfvi": "MFVI", "givi": "GIVI", "np": "NP", "bnp": "BNP", "tnp": "AR-TNP", "tnp-marginals": "TNP, marginals"}
-CONTEXT_SHARE = (0.1, 0.6)
+META_LEARNER = ("noise", "points_share", "samples", "scored")
+TRAINING = ("batch_size", "recipe", "context_share")
 SEEDS = (21, 42, 69, 420)
 LOWEST = -2.0
 """Of the scale of figures; lines of what is worse lie there."""
@@ -32,6 +33,8 @@ _PAPER = {
     "noise": 0.1,  # that learning begins with
     "samples": 16,
     "points_share": 1.0,
+    "context_share": (0.1, 0.6),
+    "bnnp": {"max_noise": 0.5, "prior_rate": 1.0},  # what is the BNNP's alone
     "recipe": "paper",
     "steps": 100_000,
     "peer_hidden": (256, 256, 256),
@@ -71,6 +74,8 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "noise": 0.1,
             "samples": 2,
             "points_share": 0.5,
+            "context_share": (0.1, 0.6),
+            "bnnp": {"max_noise": 0.5, "prior_rate": 1.0},
             "recipe": "default",
             "steps": 3,
             "peer_hidden": (8, 8),
@@ -87,27 +92,44 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
     "small": {
         "abalone": _SMALL
         | {
-            "hidden": (64, 64, 64),
+            "hidden": (32, 32, 32),
             "batch_size": 2,
-            "learnabilities": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
-            "learning_rate": (2e-3, 5e-5),
+            "learnabilities": (0.0, 0.5, 0.8, 0.9, 1.0),
+            "learning_rate": (2e-3, 5e-4),
             "inducing": 64,
+            "seeds": SEEDS[:1],
             "noise": 0.4,  # from 0.1 the noise would not get to where it belongs in so few steps
             "points_share": 0.2,
-            "steps": 600,
+            "steps": 6000,
+            "bnnp": {  # as much overfitting as can be had in minutes: few points to condition on, all to predict
+                "noise": 0.6,
+                "max_noise": None,
+                "prior_rate": 5.0,
+                "samples": 4,
+                "points_share": 1.0,
+                "context_share": (0.02, 0.12),
+            },
             "vi_noises": (0.3, 0.45, 0.6),
         },
         "paul15": _SMALL
         | {
-            "hidden": (64, 64, 64),
+            "hidden": (48, 48, 48),
             "batch_size": 5,
             "learnabilities": (0.0, 0.5, 1.0),
-            "learning_rate": (2e-3, 5e-5),
+            "learning_rate": (2e-3, 5e-4),
             "inducing": 48,
             "seeds": SEEDS[:1],
             "recipe": "standard start",  # with a hundred inputs better than the spread one
             "points_share": 0.3,
-            "steps": 3000,
+            "steps": 4000,
+            "bnnp": {
+                "noise": 0.2,
+                "max_noise": 0.5,
+                "prior_rate": 5.0,
+                "samples": 4,
+                "points_share": 1.0,
+                "context_share": (0.1, 0.4),
+            },
             "peer_steps": {"np": 3000, "bnp": 3000, "tnp": 3000},
             "vi_noises": (0.15, 0.3, 0.6),
         },
@@ -147,23 +169,20 @@ def runs(scale: str) -> dict[str, Run]:
     """A BNNP for every learnability and seed, neural processes for every seed, BNNs for every noise."""
     planned: dict[str, Run] = {}
     for data, choices in SCALES[scale].items():
-        common = {"data": data, **{k: choices[k] for k in ("points_share", "samples", "scored")}}
-        training = {k: choices[k] for k in ("batch_size", "recipe")}
-        meta_learner = common | {"noise": choices["noise"]}
+        of_bnnp = choices | choices["bnnp"]
         for seed in choices["seeds"]:
-            own = {"hidden": choices["hidden"]}
-            steps = {"steps": choices["steps"], "learning_rate": choices["learning_rate"]}
+            common = {"data": data, "seed": seed}
+            training = {k: of_bnnp[k] for k in (*TRAINING, "steps", "learning_rate", "prior_rate")}
+            own = {k: of_bnnp[k] for k in (*META_LEARNER, "hidden", "max_noise")} | {"training": training}
             for learnability in choices["learnabilities"]:
-                planned[f"{data}-bnnp-{learnability}-{seed}"] = Run(
-                    fit_bnnp,
-                    meta_learner | own | {"learnability": learnability, "seed": seed, "training": training | steps},
-                )
-            own = {"hidden": choices["peer_hidden"], **{k: choices[k] for k in ("ar_scored", "ar_targets")}}
+                name = f"{data}-bnnp-{learnability}-{seed}"
+                planned[name] = Run(fit_bnnp, common | own | {"learnability": learnability})
             for peer in PEERS:
-                steps = {"steps": choices["peer_steps"][peer], "learning_rate": choices["peer_rate"]}
-                planned[f"{data}-{peer}-{seed}"] = Run(
-                    fit_peer, meta_learner | own | {"peer": peer, "seed": seed, "training": training | steps}
-                )
+                training = {k: choices[k] for k in TRAINING}
+                training |= {"steps": choices["peer_steps"][peer], "learning_rate": choices["peer_rate"]}
+                own = {k: choices[k] for k in (*META_LEARNER, "ar_scored", "ar_targets")}
+                own |= {"hidden": choices["peer_hidden"], "training": training}
+                planned[f"{data}-{peer}-{seed}"] = Run(fit_peer, common | own | {"peer": peer})
         for method in ("mfvi", "givi"):
             for noise in choices["vi_noises"]:
                 keys = ("hidden", "inducing", "scored")
@@ -220,6 +239,7 @@ def fit_bnnp(
     learnability: float,
     seed: int,
     noise: float,
+    max_noise: float | None,
     points_share: float,
     hidden: tuple[int, ...],
     samples: int,
@@ -228,7 +248,7 @@ def fit_bnnp(
     folder: Path,
 ) -> dict[str, Any]:
     found = load(data, points_share)
-    likelihood = bnnp.Gaussian(noise, max_noise=0.5)
+    likelihood = bnnp.Gaussian(noise, max_noise=max_noise)
     model = bnnp.BNNP(found.training.in_size, 1, hidden, "silu", "unitwise", likelihood, seed=seed)
     model.set_prior_learnability(learnability)
     objective = bnnp.objectives.PPAVI(samples)
@@ -300,7 +320,7 @@ def fit_bnn(
 def _train(
     model: Any, found: Data, folder: Path, name: str, objective: Any, seed: int, choices: dict[str, Any]
 ) -> None:
-    train(model, found.training, folder, name, objective=objective, context_share=CONTEXT_SHARE, seed=seed, **choices)
+    train(model, found.training, folder, name, objective=objective, seed=seed, **choices)
 
 
 def _scores(model: Any, found: Data, scored: int, seed: int) -> dict[str, Any]:
