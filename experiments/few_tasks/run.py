@@ -130,7 +130,7 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
         | {
             "hidden": (32, 32, 32),
             "batch_size": 2,
-            "learnabilities": (0.0, 0.5, 0.8, 0.9, 1.0),
+            "learnabilities": (0.0, 0.8, 0.9, 1.0),
             "learning_rate": (2e-3, 5e-4),
             "noise": 0.6,
             "max_noise": None,
