@@ -18,10 +18,17 @@ from bnnp.plots import save_figure
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.task import Split
 
-NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
+NAMES = {
+    "abalone": "Abalone",
+    "paul15": "Paul15",
+    "abalone-long": "Abalone, long",
+    "paul15-long": "Paul15, long",
+    "invented": "invented",
+}
 PEERS = {"np": bnnp.neural_processes.NP, "bnp": bnnp.neural_processes.BNP, "tnp": bnnp.neural_processes.TNP}
 LABELS = {"mfvi": "MFVI", "givi": "GIVI", "np": "NP", "bnp": "BNP", "tnp": "AR-TNP", "tnp-marginals": "TNP, marginals"}
-CONTEXT_SHARE = (0.1, 0.6)
+META_LEARNER = ("noise", "points_share", "samples", "scored")
+TRAINING = ("batch_size", "recipe", "context_share")
 SEEDS = (21, 42, 69, 420)
 LOWEST = -2.0
 """Of the scale of figures; lines of what is worse lie there."""
@@ -32,6 +39,9 @@ _PAPER = {
     "noise": 0.1,  # that learning begins with
     "samples": 16,
     "points_share": 1.0,
+    "context_share": (0.1, 0.6),
+    "max_noise": 0.5,  # of the BNNP
+    "prior_rate": 1.0,
     "recipe": "paper",
     "steps": 100_000,
     "peer_hidden": (256, 256, 256),
@@ -59,6 +69,8 @@ _SMALL = _PAPER | {
     "ar_scored": 20,
     "ar_targets": 60,
 }
+_LONG = _SMALL | {"seeds": SEEDS[:1], "samples": 4, "prior_rate": 5.0, "peer_steps": {}, "vi_noises": ()}
+"""The BNNP alone, as far into overfitting as minutes go: small networks, a fast prior, all points to predict."""
 SCALES: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {
         "invented": {
@@ -71,6 +83,9 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "noise": 0.1,
             "samples": 2,
             "points_share": 0.5,
+            "context_share": (0.1, 0.6),
+            "max_noise": 0.5,
+            "prior_rate": 1.0,
             "recipe": "default",
             "steps": 3,
             "peer_hidden": (8, 8),
@@ -111,6 +126,28 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "peer_steps": {"np": 3000, "bnp": 3000, "tnp": 3000},
             "vi_noises": (0.15, 0.3, 0.6),
         },
+        "abalone-long": _LONG
+        | {
+            "hidden": (32, 32, 32),
+            "batch_size": 2,
+            "learnabilities": (0.0, 0.8, 0.9, 1.0),
+            "learning_rate": (2e-3, 5e-4),
+            "noise": 0.6,
+            "max_noise": None,
+            "context_share": (0.02, 0.12),
+            "steps": 6000,
+        },
+        "paul15-long": _LONG
+        | {
+            "hidden": (48, 48, 48),
+            "batch_size": 5,
+            "learnabilities": (0.5,),
+            "learning_rate": (2e-3, 5e-4),
+            "recipe": "standard start",
+            "noise": 0.2,
+            "context_share": (0.1, 0.4),
+            "steps": 4000,
+        },
     },
     "paper": {
         "abalone": _PAPER
@@ -146,34 +183,34 @@ PAPER_MAE = {"abalone": {"givi": 1.19, 0.8: 1.43, "np": 2.79}, "paul15": {}, "in
 def runs(scale: str) -> dict[str, Run]:
     """A BNNP for every learnability and seed, neural processes for every seed, BNNs for every noise."""
     planned: dict[str, Run] = {}
-    for data, choices in SCALES[scale].items():
-        common = {"data": data, **{k: choices[k] for k in ("points_share", "samples", "scored")}}
-        training = {k: choices[k] for k in ("batch_size", "recipe")}
-        meta_learner = common | {"noise": choices["noise"]}
+    for title, choices in SCALES[scale].items():
+        data = _data(title)
         for seed in choices["seeds"]:
-            own = {"hidden": choices["hidden"]}
-            steps = {"steps": choices["steps"], "learning_rate": choices["learning_rate"]}
+            training = {k: choices[k] for k in (*TRAINING, "steps", "learning_rate", "prior_rate")}
+            own = {k: choices[k] for k in (*META_LEARNER, "hidden", "max_noise")} | {"training": training}
             for learnability in choices["learnabilities"]:
-                planned[f"{data}-bnnp-{learnability}-{seed}"] = Run(
-                    fit_bnnp,
-                    meta_learner | own | {"learnability": learnability, "seed": seed, "training": training | steps},
-                )
-            own = {"hidden": choices["peer_hidden"], **{k: choices[k] for k in ("ar_scored", "ar_targets")}}
-            for peer in PEERS:
-                steps = {"steps": choices["peer_steps"][peer], "learning_rate": choices["peer_rate"]}
-                planned[f"{data}-{peer}-{seed}"] = Run(
-                    fit_peer, meta_learner | own | {"peer": peer, "seed": seed, "training": training | steps}
-                )
+                name = f"{title}-bnnp-{learnability}-{seed}"
+                planned[name] = Run(fit_bnnp, own | {"data": data, "seed": seed, "learnability": learnability})
+            for peer in choices["peer_steps"]:
+                training = {k: choices[k] for k in TRAINING}
+                training |= {"steps": choices["peer_steps"][peer], "learning_rate": choices["peer_rate"]}
+                own = {k: choices[k] for k in (*META_LEARNER, "ar_scored", "ar_targets")}
+                own |= {"hidden": choices["peer_hidden"], "training": training}
+                planned[f"{title}-{peer}-{seed}"] = Run(fit_peer, own | {"data": data, "seed": seed, "peer": peer})
         for method in ("mfvi", "givi"):
             for noise in choices["vi_noises"]:
                 keys = ("hidden", "inducing", "scored")
-                planned[f"{data}-{method}-{noise}"] = Run(
+                planned[f"{title}-{method}-{noise}"] = Run(
                     fit_bnn,
                     {"data": data, "method": method, "noise": noise, "repeats": choices["vi_repeats"]}
                     | {"effort": choices["vi"][method]}
                     | {k: choices[k] for k in keys},
                 )
     return planned
+
+
+def _data(title: str) -> str:
+    return title.removesuffix("-long")
 
 
 # --- the data --------------------------------------------------------------------------------------------------------
@@ -220,6 +257,7 @@ def fit_bnnp(
     learnability: float,
     seed: int,
     noise: float,
+    max_noise: float | None,
     points_share: float,
     hidden: tuple[int, ...],
     samples: int,
@@ -228,11 +266,11 @@ def fit_bnnp(
     folder: Path,
 ) -> dict[str, Any]:
     found = load(data, points_share)
-    likelihood = bnnp.Gaussian(noise, max_noise=0.5)
+    likelihood = bnnp.Gaussian(noise, max_noise=max_noise)
     model = bnnp.BNNP(found.training.in_size, 1, hidden, "silu", "unitwise", likelihood, seed=seed)
     model.set_prior_learnability(learnability)
     objective = bnnp.objectives.PPAVI(samples)
-    _train(model, found, folder, f"{data}-{learnability}-{seed}", objective, seed, training)
+    _train(model, found, folder, f"{data}-{learnability}-{seed}-{training['steps']}", objective, seed, training)
     return {"noise": model.likelihood.noise.item(), "scores": _scores(model, found, scored, seed)}
 
 
@@ -300,7 +338,7 @@ def fit_bnn(
 def _train(
     model: Any, found: Data, folder: Path, name: str, objective: Any, seed: int, choices: dict[str, Any]
 ) -> None:
-    train(model, found.training, folder, name, objective=objective, context_share=CONTEXT_SHARE, seed=seed, **choices)
+    train(model, found.training, folder, name, objective=objective, seed=seed, **choices)
 
 
 def _scores(model: Any, found: Data, scored: int, seed: int) -> dict[str, Any]:
@@ -346,7 +384,8 @@ def _scores_of(results: Mapping[str, Any], keys: list[str], part: str = "scores"
 
 def _noise(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> float:
     """The noise with GIVI's largest bound, for both BNNs."""
-    return max(choices["vi_noises"], key=lambda n: results.get(f"{data}-givi-{n}", {}).get("bound", -math.inf))
+    bounds = {n: results.get(f"{data}-givi-{n}", {}).get("bound", -math.inf) for n in choices["vi_noises"]}
+    return max(bounds, key=bounds.__getitem__, default=math.nan)
 
 
 def _mean(found: list[dict], score: str) -> tuple[float, float]:
@@ -365,7 +404,7 @@ def _table(data: str, rows: Mapping[Any, list[dict]]) -> str:
         cells = [_text(*_mean(found, f"{kind}_lppd")) for kind in ("pooled", "marginal", "joint")]
         samples = next(key for key in found[0]["scores"] if "@" in key).split("@")[1]
         label = LABELS.get(name, f"BNNP {name}")
-        theirs = [str(numbers[data].get(name, "")) for numbers in (PAPER, PAPER_MAE)]
+        theirs = [str(numbers[_data(data)].get(name, "")) for numbers in (PAPER, PAPER_MAE)]
         repeats = sum(one["tasks"] for one in found)
         lines.append([label, *cells, _text(*_mean(found, "mae")), samples, str(repeats), *theirs])
     return markdown_table(header, lines)
@@ -376,8 +415,10 @@ def _text(mean: float, error: float) -> str:
 
 
 def _note(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> str:
-    notes = [f"LPPD per standardised unit; MFVI and GIVI with noise {_noise(data, choices, results)}, by GIVI's bound."]
-    if choices["ar_targets"] is not None:
+    notes = ["LPPD per standardised unit."]
+    if choices["vi_noises"]:
+        notes.append(f"MFVI and GIVI with noise {_noise(data, choices, results)}, by GIVI's bound.")
+    if "tnp" in choices["peer_steps"] and choices["ar_targets"] is not None:
         notes.append(
             f"AR-TNP with {choices['ar_targets']} of the targets and {choices['ar_scored']} samples: it is slow."
         )
@@ -391,7 +432,7 @@ def _figure(curves: Mapping[str, Mapping[Any, list[dict]]]) -> Figure:
     panels = figure.subplots(2, columns, squeeze=False)
     for column, (data, rows) in enumerate(curves.items()):
         for axes, kind in zip(panels[:, column], ("pooled", "marginal"), strict=True):
-            _curve(axes, rows, f"{kind}_lppd", PAPER[data] if kind == "pooled" else {})
+            _curve(axes, rows, f"{kind}_lppd", PAPER[_data(data)] if kind == "pooled" else {})
             axes.set(xlabel="prior-learnability", ylabel=f"{kind} LPPD")
         panels[0, column].set_title(NAMES[data])
         panels[0, column].legend(fontsize=7)
