@@ -52,7 +52,7 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
         "sawtooth": _SMALL,
         "heaviside": _HELD | {"recipe": "switch"},
         "bnn": _SMALL | {"steps": 2000, "inference_steps": 1000, "recipe": "standard start"},
-        "ecg": _HELD | {"count": (1, 64), "points": (100, 150), "recipe": "place"},
+        "ecg": _SMALL | {"count": (1, 64), "points": (100, 150), "max_noise": 0.06, "recipe": "place"},
     },
     "paper": {
         "sawtooth": _PAPER,
