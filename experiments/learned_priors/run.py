@@ -45,6 +45,7 @@ _HELD = _SMALL | {
     "prior_rate": 0.0,
     "max_noise": 0.06,
 }
+_SLOW_PRIOR = {"inference_steps": 1000, "prior_rate": 0.3, "max_noise": 0.06}  # one that is fitted is not to be undone
 _SMOKE = {"hidden": (6, 6), "steps": 3, "samples": 2, "learning_rate": (2e-3, 1e-4), "share": (0.1, 0.5)}
 TRAINING: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {"sawtooth": _SMOKE | {"inference_steps": 2}, "bnn": _SMOKE},
@@ -52,7 +53,7 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
         "sawtooth": _SMALL,
         "heaviside": _HELD | {"recipe": "switch"},
         "bnn": _SMALL | {"steps": 2000, "inference_steps": 1000, "recipe": "standard start"},
-        "ecg": _SMALL | {"count": (1, 64), "points": (100, 150), "max_noise": 0.06, "recipe": "place"},
+        "ecg": _SMALL | {"count": (1, 64), "points": (100, 150), "recipe": "place"} | _SLOW_PRIOR,
     },
     "paper": {
         "sawtooth": _PAPER,
@@ -103,6 +104,7 @@ def learn(
         "learning_rate": learning_rate,
         "context_share": share,
         "context_count": count,
+        "prior_rate": prior_rate,
         "recipe": recipe,
         "seed": SEED,
     }
@@ -111,7 +113,7 @@ def learn(
         train_prior_first(model, source, folder, process, samples=samples, steps=both, **choices)
     else:
         objective = bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight)
-        train(model, source, folder, process, objective=objective, steps=steps, prior_rate=prior_rate, **choices)
+        train(model, source, folder, process, objective=objective, steps=steps, **choices)
     splits = fixed_tests(source_of(process, (100, 100)), tests, (0.02, 0.5), TEST_SEED)
     scores = bnnp.evaluate(model, splits, num_samples=200, seed=0).to_dict()
     return {
