@@ -189,6 +189,16 @@ def test_a_place_makes_one_shape_at_random_places(hidden, error, agreement):
     assert np.mean(np.abs(tops - lowest) < 0.1) > agreement  # both outputs are at the same place
 
 
+def test_places_that_are_all_the_same_and_tasks_in_which_nothing_happens():
+    x = torch.linspace(-3, 3, 50)[:, None]
+    seen = Examples([x] * 6, [bump(x)] * 5 + [torch.zeros_like(x)], bump(x).std(0))
+    model = bnnp.BNNP(1, 1, (10, 30), "tanh")
+    STARTS["place"].set(model.prior, seen, torch.Generator().manual_seed(0))
+    assert all(bool(torch.isfinite(value).all()) for value in model.prior.state_dict().values())
+    with pytest.raises(ValueError, match="got one task, expected more"):
+        STARTS["place"].set(model.prior, Examples([x], [bump(x)], bump(x).std(0)), torch.Generator().manual_seed(0))
+
+
 @pytest.mark.parametrize("prior", PRIORS)
 def test_one_unit_is_assigned_and_no_other(prior):
     model = bnnp.BNNP(2, 3, (4,), prior=prior).double()

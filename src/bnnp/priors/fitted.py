@@ -149,9 +149,12 @@ def place(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
     nothing else, and so all that follows is a function of `x - place`. Where a task is placed at first: the mean
     of its inputs, each with the weight of its squared distance from the usual output.
     """
+    if len(examples.x) < 2:
+        raise ValueError("prior_start 'place': got one task, expected more: places are told by comparing tasks")
     network, x, scale = prior.network, examples.all_x(), examples.output_scale
     usual = torch.cat(examples.y).median(0).values
-    activity = [((y - usual) / scale).square().sum(-1) for y in examples.y]
+    # a task in which nothing happens is placed in its middle
+    activity = [((y - usual) / scale).square().sum(-1) + 1e-6 for y in examples.y]
     centres = torch.stack([(a * x_t[:, 0]).sum() / a.sum() for a, x_t in zip(activity, examples.x, strict=True)])
     slope = float(PLACE_SLOPE / x.std())
     means: list[Tensor] = []
@@ -180,7 +183,8 @@ def place(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
     for unit, fit in enumerate(fits):
         prior.assign_unit(network.num_layers - 1, unit, fit.mean, fit.covariance)
     places = tried[fits[0].chosen.to(tried.device)]
-    moves = x.new_tensor([[(UNCERTAINTY * FIRST_SCALE * slope) ** 2, 0.0], [0.0, float(slope * places.std()) ** 2]])
+    spread_of_places = max(float(places.std()), FIRST_SCALE * float(x.std()))  # tasks may all have the same one
+    moves = x.new_tensor([[(UNCERTAINTY * FIRST_SCALE * slope) ** 2, 0.0], [0.0, (slope * spread_of_places) ** 2]])
     prior.assign_unit(0, 0, x.new_tensor([slope, -slope * float(places.mean())]), moves)
 
 
