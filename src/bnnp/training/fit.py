@@ -339,9 +339,11 @@ def _examples(model: MetaLearner, source: TaskSource, count: int, generator: tor
     some = [task.take(torch.randperm(len(task), generator=generator)[:_POINTS_FOR_START]) for task in drawn]
     units = model.standardiser
     x = [units.x(task.x.to(model.device)).to(model.dtype) for task in some]
-    y = [units.y(task.y.to(model.device)).to(model.dtype) for task in some]
-    scale = torch.cat(y).std(0) if model.likelihood.real_valued else x[0].new_ones(model.weight_prior.network.sizes[-1])
-    return Examples(x, y, scale)
+    y = [task.y.to(model.device) for task in some]
+    if not model.likelihood.real_valued:
+        return Examples(x, y, x[0].new_ones(model.weight_prior.network.sizes[-1]))
+    y = [units.y(outputs).to(model.dtype) for outputs in y]
+    return Examples(x, y, torch.cat(y).std(0))
 
 
 def _described(choice: Any) -> str:
