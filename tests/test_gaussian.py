@@ -20,11 +20,12 @@ from bnnp.gaussian import (
     natural_parameters,
     posterior_moments,
     weight_space,
+    whitened_space,
     with_missing,
 )
 from bnnp.inverse import FactorisationError, unpacked
 
-FORMS = [function_space, weight_space, condition]
+FORMS = [function_space, weight_space, whitened_space, condition]
 TASKS, SAMPLES, UNITS, D = 2, 3, 2, 4
 
 
@@ -164,8 +165,9 @@ def test_conditioning_on_sums_is_conditioning_on_points(case):
 def test_rest_and_points_are_all_points(case):
     p = problem(case)
     some, others = only(p, slice(0, 1)), only(p, slice(1, None))
-    update = weight_space(some.prior, some.phi, some.seen, some.noise, natural(others))
-    assert_same(update, p.update(weight_space))
+    for form in (weight_space, whitened_space):
+        update = form(some.prior, some.phi, some.seen, some.noise, natural(others))
+        assert_same(update, p.update(weight_space))
 
 
 @every_case
@@ -300,7 +302,7 @@ def test_each_task_has_its_own_missing_points():
 # --- derivatives and numerical safety --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [function_space, weight_space], ids=lambda form: form.__name__)
+@pytest.mark.parametrize("form", [function_space, weight_space, whitened_space], ids=lambda form: form.__name__)
 @pytest.mark.parametrize(
     "case", [Case(points, diagonal, False) for points in (2, 5) for diagonal in (True, False)], ids=str
 )
@@ -368,6 +370,26 @@ def test_values_that_are_not_finite_are_an_error_that_names_the_task(monkeypatch
     with pytest.raises(FactorisationError) as raised:
         p.update(form)
     assert raised.value.task == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "persample"])
+def test_priors_that_are_all_but_certain_of_a_combination_of_weights_are_no_obstacle(shared, dtype):
+    """The inverse of the prior covariance does not exist in float64; posteriors and derivatives are as good as ever."""
+    p = problem(Case(9, diagonal=False, shared=shared)).to(dtype)
+    p.prior.factor[1] = torch.diag(torch.tensor([1.0, 1e-4, 1e-4, 1e-4])) + torch.diag(torch.ones(3), -1)
+    assert torch.linalg.cond(p.prior.factor[1].double()) > 1e10
+    single, double = p.prior.factor.requires_grad_(), torch.float64
+    update, expected = p.update(condition), p.to(double).update(function_space)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-7
+    for part in ("centred", "kl", "log_evidence"):
+        a, b = (for_all_samples(getattr(one, part)).to(double) for one in (update, expected))
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    gradients = [torch.autograd.grad(u.centred.sin().sum() + u.kl.sum(), single)[0].tril() for u in (update, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-2 if dtype == torch.float32 else 1e-6, atol=tolerance)
+    if dtype == double:
+        from_sums = condition_on(p.prior, natural(p), p.noise.weights)
+        torch.testing.assert_close(from_sums.kl, update.kl, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("d", [8, 520], ids=["weight_space", "function_space"])

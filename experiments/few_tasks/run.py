@@ -18,154 +18,113 @@ from bnnp.plots import save_figure
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.task import Split
 
-NAMES = {
-    "abalone": "Abalone",
-    "paul15": "Paul15",
-    "abalone-long": "Abalone, long",
-    "paul15-long": "Paul15, long",
-    "invented": "invented",
-}
+NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
 PEERS = {"np": bnnp.neural_processes.NP, "bnp": bnnp.neural_processes.BNP, "tnp": bnnp.neural_processes.TNP}
 LABELS = {"mfvi": "MFVI", "givi": "GIVI", "np": "NP", "bnp": "BNP", "tnp": "AR-TNP", "tnp-marginals": "TNP, marginals"}
-META_LEARNER = ("noise", "points_share", "samples", "scored")
-TRAINING = ("batch_size", "recipe", "context_share")
 SEEDS = (21, 42, 69, 420)
 LOWEST = -2.0
 """Of the scale of figures; lines of what is worse lie there."""
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
-_VI = {"steps": 75_000, "learning_rate": (5e-3, 1e-4), "elbo_samples": 8}
-_PAPER = {
-    "seeds": SEEDS,
-    "noise": 0.1,  # that learning begins with
-    "samples": 16,
-    "points_share": 1.0,
-    "context_share": (0.1, 0.6),
-    "max_noise": 0.5,  # of the BNNP
-    "prior_rate": 1.0,
-    "recipe": "paper",
-    "steps": 100_000,
-    "peer_hidden": (256, 256, 256),
-    "peer_steps": {"np": 500_000, "bnp": 500_000, "tnp": 50_000},
-    "peer_rate": (1e-4, 1e-5),  # that of the TNP is not in the text
-    "vi": {"mfvi": _VI, "givi": _VI},
-    "vi_repeats": len(SEEDS),
-    "vi_noises": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8),
-    "scored": 1000,
-    "ar_scored": 1000,
-    "ar_targets": None,
+
+
+@dataclass(frozen=True)
+class Settings:
+    """For one collection of data sets: arguments of the three kinds of runs, and what they are run for."""
+
+    learnabilities: tuple[float, ...]
+    bnnp: dict[str, Any]
+    peers: dict[str, Any]
+    bnns: dict[str, Any]
+    peer_steps: dict[str, int]
+    vi: dict[str, dict[str, Any]]
+    vi_noises: tuple[float, ...]
+    seeds: tuple[int, ...]
+
+
+def _trained(steps: int, learning_rate: tuple[float, float], batch_size: int, **others: Any) -> dict[str, Any]:
+    choices = {"steps": steps, "learning_rate": learning_rate, "batch_size": batch_size}
+    return choices | {"context_share": (0.1, 0.6)} | others
+
+
+def _papers(
+    hidden: tuple[int, ...],
+    learnabilities: tuple[float, ...],
+    learning_rate: tuple[float, float],
+    batch_size: int,
+    inducing: int,
+) -> Settings:
+    """App. F.4 of the paper. The TNP's rate is not in the text."""
+    common = {"noise": 0.1, "samples": 16, "points_share": 1.0, "scored": 1000}
+    training = _trained(100_000, learning_rate, batch_size, prior_rate=1.0, recipe="paper")
+    peer = {"hidden": (256, 256, 256), "ar_scored": 1000, "ar_targets": None}
+    vi = {"steps": 75_000, "learning_rate": (5e-3, 1e-4), "elbo_samples": 8}
+    return Settings(
+        learnabilities,
+        common | {"hidden": hidden, "max_noise": 0.5, "training": training},
+        common | peer | {"training": _trained(0, (1e-4, 1e-5), batch_size, recipe="paper")},
+        {"hidden": hidden, "inducing": inducing, "repeats": len(SEEDS), "scored": 1000},
+        {"np": 500_000, "bnp": 500_000, "tnp": 50_000},
+        {"mfvi": vi, "givi": vi},
+        (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8),
+        SEEDS,
+    )
+
+
+_SMALL_PEERS = {"hidden": (128, 128, 128), "samples": 8, "scored": 1000, "ar_scored": 20, "ar_targets": 60}
+_SMALL_BNNS = {"hidden": (64, 64, 64), "repeats": 1, "scored": 1000}
+_SMALL_VI = {
+    "mfvi": {"steps": 4000, "learning_rate": (5e-3, 1e-4)},
+    "givi": {"steps": 600, "learning_rate": (1e-2, 1e-4)},
 }
-_SMALL = _PAPER | {
-    "seeds": SEEDS[:2],
-    "samples": 8,
-    "recipe": "default",
-    "peer_hidden": (128, 128, 128),
-    "peer_steps": {"np": 600, "bnp": 600, "tnp": 600},
-    "peer_rate": (1e-3, 1e-5),
-    "vi": {
-        "mfvi": {"steps": 4000, "learning_rate": (5e-3, 1e-4)},
-        "givi": {"steps": 600, "learning_rate": (1e-2, 1e-4)},
-    },
-    "vi_repeats": 1,
-    "ar_scored": 20,
-    "ar_targets": 60,
-}
-_LONG = _SMALL | {"seeds": SEEDS[:1], "samples": 4, "prior_rate": 5.0, "peer_steps": {}, "vi_noises": ()}
-"""The BNNP alone, as far into overfitting as minutes go: small networks, a fast prior, all points to predict."""
-SCALES: dict[str, dict[str, dict[str, Any]]] = {
+SCALES: dict[str, dict[str, Settings]] = {
     "smoke": {
-        "invented": {
-            "hidden": (6, 6),
-            "batch_size": 2,
-            "learnabilities": (0.0, 0.5, 1.0),
-            "learning_rate": (5e-4, 5e-5),
-            "inducing": 5,
-            "seeds": SEEDS[:1],
-            "noise": 0.1,
-            "samples": 2,
-            "points_share": 0.5,
-            "context_share": (0.1, 0.6),
-            "max_noise": 0.5,
-            "prior_rate": 1.0,
-            "recipe": "default",
-            "steps": 3,
-            "peer_hidden": (8, 8),
-            "peer_steps": {"np": 3, "bnp": 3, "tnp": 3},
-            "peer_rate": (1e-4, 1e-5),
-            "vi": {"mfvi": {"steps": 3}, "givi": {"steps": 3}},
-            "vi_repeats": 1,
-            "vi_noises": (0.2, 0.4),
-            "scored": 10,
-            "ar_scored": 3,
-            "ar_targets": 5,
-        }
+        "invented": Settings(
+            (0.0, 0.5, 1.0),
+            {"noise": 0.1, "max_noise": 0.5, "samples": 2, "points_share": 0.5, "scored": 10, "hidden": (6, 6)}
+            | {"training": _trained(3, (5e-4, 5e-5), 2)},
+            {"noise": 0.1, "samples": 2, "points_share": 0.5, "scored": 10, "hidden": (8, 8)}
+            | {"ar_scored": 3, "ar_targets": 5, "training": _trained(0, (1e-4, 1e-5), 2)},
+            {"hidden": (6, 6), "inducing": 5, "repeats": 1, "scored": 10},
+            {"np": 3, "bnp": 3, "tnp": 3},
+            {"mfvi": {"steps": 3}, "givi": {"steps": 3}},
+            (0.2, 0.4),
+            SEEDS[:1],
+        )
     },
-    "small": {
-        "abalone": _SMALL
-        | {
-            "hidden": (64, 64, 64),
-            "batch_size": 2,
-            "learnabilities": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
-            "learning_rate": (2e-3, 5e-5),
-            "inducing": 64,
-            "noise": 0.4,  # from 0.1 the noise would not get to where it belongs in so few steps
-            "points_share": 0.2,
-            "steps": 600,
-            "vi_noises": (0.3, 0.45, 0.6),
-        },
-        "paul15": _SMALL
-        | {
-            "hidden": (64, 64, 64),
-            "batch_size": 5,
-            "learnabilities": (0.0, 0.5, 1.0),
-            "learning_rate": (2e-3, 5e-5),
-            "inducing": 48,
-            "seeds": SEEDS[:1],
-            "recipe": "standard start",  # with a hundred inputs better than the spread one
-            "points_share": 0.3,
-            "steps": 3000,
-            "peer_steps": {"np": 3000, "bnp": 3000, "tnp": 3000},
-            "vi_noises": (0.15, 0.3, 0.6),
-        },
-        "abalone-long": _LONG
-        | {
-            "hidden": (32, 32, 32),
-            "batch_size": 2,
-            "learnabilities": (0.0, 0.8, 0.9, 1.0),
-            "learning_rate": (2e-3, 5e-4),
-            "noise": 0.6,
-            "max_noise": None,
-            "context_share": (0.02, 0.12),
-            "steps": 6000,
-        },
-        "paul15-long": _LONG
-        | {
-            "hidden": (48, 48, 48),
-            "batch_size": 5,
-            "learnabilities": (0.5,),
-            "learning_rate": (2e-3, 5e-4),
-            "recipe": "standard start",
-            "noise": 0.2,
-            "context_share": (0.1, 0.4),
-            "steps": 4000,
-        },
+    "small": {  # a fast prior and all points in every step: as far into overfitting as minutes go
+        "abalone": Settings(
+            (0.0, 0.5, 0.8, 0.9, 1.0),
+            {"noise": 0.6, "max_noise": None, "samples": 4, "points_share": 1.0, "scored": 1000, "hidden": (32, 32, 32)}
+            | {"training": _trained(12_000, (2e-3, 5e-4), 2, context_share=(0.02, 0.12), prior_rate=5.0)},
+            _SMALL_PEERS | {"noise": 0.4, "points_share": 0.2, "training": _trained(0, (1e-3, 1e-5), 2)},
+            _SMALL_BNNS | {"inducing": 64},
+            {"np": 600, "bnp": 600, "tnp": 600},
+            _SMALL_VI,
+            (0.3, 0.45, 0.6),
+            SEEDS[:1],
+        ),
+        "paul15": Settings(
+            (0.0, 0.5, 1.0),
+            {
+                "noise": 0.1,
+                "max_noise": 0.5,
+                "samples": 4,
+                "points_share": 1.0,
+                "scored": 1000,
+                "hidden": (96, 96, 96, 96),
+            }
+            | {"training": _trained(1500, (1.5e-3, 4e-4), 5, prior_rate=4.0, recipe="standard start")},
+            _SMALL_PEERS | {"noise": 0.1, "points_share": 0.3, "training": _trained(0, (1e-3, 1e-5), 5)},
+            _SMALL_BNNS | {"inducing": 48},
+            {"np": 3000, "bnp": 3000, "tnp": 3000},
+            _SMALL_VI,
+            (0.15, 0.3, 0.6),
+            SEEDS[:1],
+        ),
     },
     "paper": {
-        "abalone": _PAPER
-        | {
-            "hidden": (64, 64, 64),
-            "batch_size": 2,
-            "learnabilities": TENTHS,
-            "learning_rate": (5e-4, 5e-5),
-            "inducing": 128,
-        },
-        "paul15": _PAPER
-        | {
-            "hidden": (96, 96, 96, 96),
-            "batch_size": 5,
-            "learnabilities": (0.0, 0.2, 0.5, 0.8, 1.0),
-            "learning_rate": (1e-4, 5e-5),
-            "inducing": 196,
-        },
+        "abalone": _papers((64, 64, 64), TENTHS, (5e-4, 5e-5), batch_size=2, inducing=128),
+        "paul15": _papers((96, 96, 96, 96), (0.0, 0.2, 0.5, 0.8, 1.0), (1e-4, 5e-5), batch_size=5, inducing=196),
     },
 }
 PAPER = {  # pooled LPPD, from the authors' result files
@@ -183,34 +142,21 @@ PAPER_MAE = {"abalone": {"givi": 1.19, 0.8: 1.43, "np": 2.79}, "paul15": {}, "in
 def runs(scale: str) -> dict[str, Run]:
     """A BNNP for every learnability and seed, neural processes for every seed, BNNs for every noise."""
     planned: dict[str, Run] = {}
-    for title, choices in SCALES[scale].items():
-        data = _data(title)
-        for seed in choices["seeds"]:
-            training = {k: choices[k] for k in (*TRAINING, "steps", "learning_rate", "prior_rate")}
-            own = {k: choices[k] for k in (*META_LEARNER, "hidden", "max_noise")} | {"training": training}
-            for learnability in choices["learnabilities"]:
-                name = f"{title}-bnnp-{learnability}-{seed}"
-                planned[name] = Run(fit_bnnp, own | {"data": data, "seed": seed, "learnability": learnability})
-            for peer in choices["peer_steps"]:
-                training = {k: choices[k] for k in TRAINING}
-                training |= {"steps": choices["peer_steps"][peer], "learning_rate": choices["peer_rate"]}
-                own = {k: choices[k] for k in (*META_LEARNER, "ar_scored", "ar_targets")}
-                own |= {"hidden": choices["peer_hidden"], "training": training}
-                planned[f"{title}-{peer}-{seed}"] = Run(fit_peer, own | {"data": data, "seed": seed, "peer": peer})
-        for method in ("mfvi", "givi"):
-            for noise in choices["vi_noises"]:
-                keys = ("hidden", "inducing", "scored")
-                planned[f"{title}-{method}-{noise}"] = Run(
-                    fit_bnn,
-                    {"data": data, "method": method, "noise": noise, "repeats": choices["vi_repeats"]}
-                    | {"effort": choices["vi"][method]}
-                    | {k: choices[k] for k in keys},
-                )
+    for data, choices in SCALES[scale].items():
+        for seed in choices.seeds:
+            same = {"data": data, "seed": seed}
+            for learnability in choices.learnabilities:
+                name = f"{data}-bnnp-{learnability}-{seed}"
+                planned[name] = Run(fit_bnnp, same | choices.bnnp | {"learnability": learnability})
+            for peer, steps in choices.peer_steps.items():
+                training = choices.peers["training"] | {"steps": steps}
+                own = choices.peers | {"peer": peer, "training": training}
+                planned[f"{data}-{peer}-{seed}"] = Run(fit_peer, same | own)
+        for method, effort in choices.vi.items():
+            for noise in choices.vi_noises:
+                own = {"data": data, "method": method, "noise": noise, "effort": effort}
+                planned[f"{data}-{method}-{noise}"] = Run(fit_bnn, own | choices.bnns)
     return planned
-
-
-def _data(title: str) -> str:
-    return title.removesuffix("-long")
 
 
 # --- the data --------------------------------------------------------------------------------------------------------
@@ -360,12 +306,12 @@ def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
     return [table, save_figure(_figure(curves), folder / "figure.png")]
 
 
-def _rows(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> dict[Any, list[dict]]:
+def _rows(data: str, choices: Settings, results: Mapping[str, Any]) -> dict[Any, list[dict]]:
     """Scores of all repeats, by learnability or by the name of the method."""
-    seeds = choices["seeds"]
+    seeds = choices.seeds
     rows: dict[Any, list[dict]] = {
         learnability: _scores_of(results, [f"{data}-bnnp-{learnability}-{seed}" for seed in seeds])
-        for learnability in choices["learnabilities"]
+        for learnability in choices.learnabilities
     }
     noise = _noise(data, choices, results)
     for method in ("mfvi", "givi"):
@@ -382,9 +328,9 @@ def _scores_of(results: Mapping[str, Any], keys: list[str], part: str = "scores"
     return [results[key][part] for key in keys if key in results]
 
 
-def _noise(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> float:
+def _noise(data: str, choices: Settings, results: Mapping[str, Any]) -> float:
     """The noise with GIVI's largest bound, for both BNNs."""
-    bounds = {n: results.get(f"{data}-givi-{n}", {}).get("bound", -math.inf) for n in choices["vi_noises"]}
+    bounds = {n: results.get(f"{data}-givi-{n}", {}).get("bound", -math.inf) for n in choices.vi_noises}
     return max(bounds, key=bounds.__getitem__, default=math.nan)
 
 
@@ -404,7 +350,7 @@ def _table(data: str, rows: Mapping[Any, list[dict]]) -> str:
         cells = [_text(*_mean(found, f"{kind}_lppd")) for kind in ("pooled", "marginal", "joint")]
         samples = next(key for key in found[0]["scores"] if "@" in key).split("@")[1]
         label = LABELS.get(name, f"BNNP {name}")
-        theirs = [str(numbers[_data(data)].get(name, "")) for numbers in (PAPER, PAPER_MAE)]
+        theirs = [str(numbers[data].get(name, "")) for numbers in (PAPER, PAPER_MAE)]
         repeats = sum(one["tasks"] for one in found)
         lines.append([label, *cells, _text(*_mean(found, "mae")), samples, str(repeats), *theirs])
     return markdown_table(header, lines)
@@ -414,14 +360,12 @@ def _text(mean: float, error: float) -> str:
     return f"{mean:.2f}" if math.isnan(error) else f"{mean:.2f} ± {error:.2f}"
 
 
-def _note(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+def _note(data: str, choices: Settings, results: Mapping[str, Any]) -> str:
     notes = ["LPPD per standardised unit."]
-    if choices["vi_noises"]:
-        notes.append(f"MFVI and GIVI with noise {_noise(data, choices, results)}, by GIVI's bound.")
-    if "tnp" in choices["peer_steps"] and choices["ar_targets"] is not None:
-        notes.append(
-            f"AR-TNP with {choices['ar_targets']} of the targets and {choices['ar_scored']} samples: it is slow."
-        )
+    notes.append(f"MFVI and GIVI with noise {_noise(data, choices, results)}, by GIVI's bound.")
+    if "tnp" in choices.peer_steps and choices.peers["ar_targets"] is not None:
+        targets, samples = choices.peers["ar_targets"], choices.peers["ar_scored"]
+        notes.append(f"AR-TNP with {targets} of the targets and {samples} samples: it is slow.")
     return " ".join(notes) + "\n"
 
 
@@ -432,7 +376,7 @@ def _figure(curves: Mapping[str, Mapping[Any, list[dict]]]) -> Figure:
     panels = figure.subplots(2, columns, squeeze=False)
     for column, (data, rows) in enumerate(curves.items()):
         for axes, kind in zip(panels[:, column], ("pooled", "marginal"), strict=True):
-            _curve(axes, rows, f"{kind}_lppd", PAPER[_data(data)] if kind == "pooled" else {})
+            _curve(axes, rows, f"{kind}_lppd", PAPER[data] if kind == "pooled" else {})
             axes.set(xlabel="prior-learnability", ylabel=f"{kind} LPPD")
         panels[0, column].set_title(NAMES[data])
         panels[0, column].legend(fontsize=7)

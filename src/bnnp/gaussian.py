@@ -13,20 +13,24 @@ One unit has a prior `w ~ N(mu, Sigma)`, `Sigma = L L^T`, and sees features `phi
 
 `condition` takes the form with the smaller matrix. A point with `1/s = 0` drops out of every quantity exactly, so
 padded batches are exact. No jitter is added. An update in float32 whose matrices come close to singular
-(`inverse.FLOAT32_HEALTH`) is carried out in float64.
+(`inverse.FLOAT32_HEALTH`) is carried out in float64. A prior that has learned to be all but certain of some combination
+of weights makes `Q` singular there too, which says nothing about the posterior: such an update goes through
+`S = I + A^T A` (`whitened_space`), which never needs the inverse of the prior.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, wraps
 from typing import Any
 
 import torch
 
-from bnnp._shapes import Float, Tensor
+from bnnp._shapes import Bool, Float, Int, Tensor
 from bnnp.inverse import (
+    FactorisationError,
     TooLargeForFloat32,
+    not_positive_definite,
     solve_in_function_space,
     times_each,
     unpacked,
@@ -86,6 +90,17 @@ class UnitPrior:
         diagonal = self.factor if self.is_diagonal else self.factor.diagonal(dim1=-2, dim2=-1)
         return diagonal.log().sum(-1)
 
+    @torch.no_grad()
+    def close_to_singular(self) -> Bool[Tensor, "units"]:
+        """Units whose factor has a condition number above about 1e5, where float64 loses most digits of `Sigma^-1`."""
+        factor = (torch.diag_embed(self.factor) if self.is_diagonal else self.factor).to(torch.float64)
+        eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+        inverse = torch.linalg.solve_triangular(factor, eye.expand(factor.shape), upper=False)
+        return torch.linalg.matrix_norm(factor) * torch.linalg.matrix_norm(inverse) > 1e5
+
+    def of_units(self, units: Int[Tensor, "some"]) -> "UnitPrior":
+        return UnitPrior(self.mean[:, :, units], self.factor[units])
+
     def to(self, dtype: torch.dtype) -> "UnitPrior":
         return UnitPrior(self.mean.to(dtype), self.factor.to(dtype))
 
@@ -97,6 +112,9 @@ class Observations:
     y: Float[Tensor, "tasks y_samples units points"]
     inverse_noise: Float[Tensor, "tasks samples units points"]
 
+    def of_units(self, units: Int[Tensor, "some"]) -> "Observations":
+        return Observations(self.y[:, :, units], self.inverse_noise[:, :, units])
+
     def to(self, dtype: torch.dtype) -> "Observations":
         return Observations(self.y.to(dtype), self.inverse_noise.to(dtype))
 
@@ -107,6 +125,9 @@ class UpdateNoise:
 
     weights: Float[Tensor, "tasks samples units d"]
     points: Float[Tensor, "tasks samples units points"]
+
+    def of_units(self, units: Int[Tensor, "some"]) -> "UpdateNoise":
+        return UpdateNoise(self.weights[:, :, units], self.points[:, :, units])
 
     def to(self, dtype: torch.dtype) -> "UpdateNoise":
         return UpdateNoise(self.weights.to(dtype), self.points.to(dtype))
@@ -163,6 +184,9 @@ class NaturalParameters:
             torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("precision", "shift", "square")
         )
         return NaturalParameters(precision, shift, noise, square)
+
+    def of_units(self, units: Int[Tensor, "some"]) -> "NaturalParameters":
+        return NaturalParameters(*(getattr(self, field.name)[..., units] for field in fields(self)))
 
     def to(self, dtype: torch.dtype) -> "NaturalParameters":
         return NaturalParameters(
@@ -236,20 +260,93 @@ def weight_space(
         rest = _moving_with(prior.mean, rest.to(phi.dtype))
         start = start - rest.noise.mT
         others = (rest.precision, rest.shift)
-    centred, kl, log_evidence = update_in_weight_space(
-        prior.precision,
-        prior.log_determinants,
-        prior.mean,
-        phi,
-        seen.inverse_noise,
-        seen.y,
-        start,
-        noise.points,
-        *others,
-    )
+    try:
+        centred, kl, log_evidence = update_in_weight_space(
+            prior.precision,
+            prior.log_determinants,
+            prior.mean,
+            phi,
+            seen.inverse_noise,
+            seen.y,
+            start,
+            noise.points,
+            *others,
+        )
+    except (TooLargeForFloat32, FactorisationError):
+        singular = prior.close_to_singular()
+        if not bool(singular.any()):
+            raise
+        return _units_apart(singular, prior, phi, seen, noise, rest)
     if rest is not None:
         log_evidence = log_evidence - 0.5 * rest.square
     return Update(centred, kl, log_evidence, prior.factor)
+
+
+def _units_apart(singular: Tensor, prior: UnitPrior, phi: Tensor, *records: Any) -> Update:
+    """Units whose prior is close to singular by `whitened_space`, in float64, and the others in weight space."""
+    sound, others = ((singular == flag).nonzero().flatten() for flag in (False, True))
+
+    def arguments(units: Tensor, dtype: torch.dtype) -> list[Any]:
+        chosen = [None if record is None else record.of_units(units).to(dtype) for record in (prior, *records)]
+        return [chosen[0], phi.to(dtype), *chosen[1:]]
+
+    parts = [whitened_space(*arguments(others, torch.float64)).to(phi.dtype)]
+    if len(sound) > 0:
+        parts.append(weight_space(*arguments(sound, phi.dtype)))
+    order = torch.cat([others, sound]).argsort()
+    centred = torch.cat([part.centred for part in parts], 2)[:, :, order]
+    kl, log_evidence = (torch.cat([getattr(part, name) for part in parts], -1) for name in ("kl", "log_evidence"))
+    return Update(centred, kl[..., order], log_evidence[..., order], prior.factor)
+
+
+def whitened_space(
+    prior: UnitPrior,
+    phi: Float[Tensor, "tasks phi_samples points d"],
+    seen: Observations,
+    noise: UpdateNoise,
+    rest: NaturalParameters | None = None,
+) -> Update:
+    """The update through `S = I + A^T A`, one unit after the other: slow, and exact for priors close to singular.
+
+    `w - mu = L S^-1 (v0 + A^T (r - e))` and `m = L S^-1 A^T r`; `tr(Sigma^-1 Q^-1) = tr S^-1`, `|Sigma Q| = |S|`.
+    """
+    residuals = (seen.y.mT - _project(phi, prior.mean)) * seen.inverse_noise.mT
+    factors = torch.diag_embed(prior.factor) if prior.is_diagonal else prior.factor
+    eye = torch.eye(factors.shape[-1], dtype=factors.dtype, device=factors.device)
+    rest = None if rest is None else _moving_with(prior.mean, rest.to(phi.dtype))
+    samples, kls, evidences = [], [], []
+    for unit, factor in enumerate(factors):
+        a = phi @ factor * seen.inverse_noise[:, :, unit].unsqueeze(-1)
+        residual = residuals[..., unit]
+        s, pull = eye + a.mT @ a, _times(a.mT, residual)
+        start = noise.weights[:, :, unit] - _times(a.mT, noise.points[:, :, unit])
+        square = residual.square().sum(-1)
+        if rest is not None:
+            s = s + factor.mT @ unpacked(rest.precision[..., unit : unit + 1]).squeeze(2) @ factor
+            pull = pull + rest.shift[..., unit] @ factor
+            start = start - rest.noise[..., unit] @ factor
+            square = square + rest.square[..., unit]
+        root, bad = torch.linalg.cholesky_ex(s)
+        wrong = (bad > 0) | ~torch.isfinite(root).flatten(-2).all(-1)
+        if bool(wrong.any()):
+            raise not_positive_definite((*wrong.nonzero()[0].tolist(), unit))
+        mean = _solved(root, pull)
+        log_determinant = 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        trace = torch.linalg.solve_triangular(root, eye, upper=False).square().sum((-2, -1))
+        kls.append(0.5 * (trace - len(eye) + mean.square().sum(-1) + log_determinant))
+        evidences.append(-0.5 * (square - (mean * pull).sum(-1) + log_determinant))
+        samples.append(_times(factor, _solved(root, pull + start)))
+    return Update(torch.stack(samples, 2), torch.stack(kls, -1), torch.stack(evidences, -1), prior.factor)
+
+
+def _times(matrix: Float[Tensor, "... rows d"], vector: Float[Tensor, "... d"]) -> Float[Tensor, "... rows"]:
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+def _solved(root: Float[Tensor, "... d d"], right: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+    """`(R R^T)^-1 b`, where all of a task's right-hand sides may share a matrix."""
+    half = torch.linalg.solve_triangular(root, right.unsqueeze(-1), upper=False)
+    return torch.linalg.solve_triangular(root.mT, half, upper=True).squeeze(-1)
 
 
 def _moving_with(mean: Float[Tensor, "tasks samples units d"], rest: NaturalParameters) -> NaturalParameters:

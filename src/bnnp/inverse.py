@@ -17,6 +17,7 @@ from bnnp._workers import in_parallel
 
 FLOAT32_HEALTH = 1e-4
 """Least share of its diagonal element that a pivot may keep in float32; below it digits are lost to cancellation."""
+FLOAT64_HEALTH = 1e-12
 NUMBERS_AT_ONCE = 2**20
 """Numbers in the largest array of one chunk: 4 MB in float32, which the caches of two cores hold."""
 
@@ -323,14 +324,18 @@ def _check(health: Float[Tensor, "rows units"], batch: tuple[int, int, int]) -> 
 
 
 def _least_health(dtype: torch.dtype) -> float:
-    return FLOAT32_HEALTH if dtype == torch.float32 else 0.0
+    return FLOAT32_HEALTH if dtype == torch.float32 else FLOAT64_HEALTH
 
 
 def _refuse(health: Tensor, batch: tuple[int, int, int]) -> None:
     if health.dtype == torch.float32:
         raise TooLargeForFloat32
-    where = tuple(int(i) for i in np.unravel_index(int(health.isnan().flatten().nonzero()[0]), batch))
-    raise FactorisationError(
+    bad = ~(health >= _least_health(health.dtype))
+    raise not_positive_definite(tuple(int(i) for i in np.unravel_index(int(bad.flatten().nonzero()[0]), batch)))
+
+
+def not_positive_definite(where: tuple[int, ...]) -> FactorisationError:
+    return FactorisationError(
         f"a posterior precision is not positive definite at index {where} of (tasks, samples, units), not in float64 "
         "either; the data or parameters are not finite, or the pseudo-noise is far too small",
         task=where[0],
