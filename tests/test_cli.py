@@ -1,6 +1,7 @@
 """Every verb of the command line, as a person would call it, in a process of its own memory."""
 
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -52,6 +53,13 @@ def trained(bnnp_command, trial, tmp_path):
     code, _, err = bnnp_command("train", trial, *words, "--out", tmp_path / "model", "--quiet")
     assert code == 0, err
     return tmp_path / "model" / "model.bnnp"
+
+
+def test_version_as_a_script_and_as_a_module(bnnp_command):
+    expected = f"bnnp {bnnp.__version__}\n"
+    assert bnnp_command("--version") == (0, expected, "")
+    module = subprocess.run([sys.executable, "-m", "bnnp", "--version"], capture_output=True, text=True, check=True)
+    assert module.stdout == expected
 
 
 def test_train_writes_model_history_and_figures(trained):

@@ -35,7 +35,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Meta-learn a prior over the weights of a neural network, and predict new data sets with it.",
 )
 MISUSE, INTERRUPTED = 2, 130
 QUANTILES = (0.05, 0.5, 0.95)
@@ -57,6 +56,21 @@ def main() -> None:
     except (ValueError, OSError, ImportError, TrainingDiverged) as error:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", style="bold red", markup=False)
         sys.exit(MISUSE)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"bnnp {bnnp.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def before_all_verbs(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """Meta-learn a prior over the weights of a neural network, and predict new data sets with it."""
 
 
 @app.command()

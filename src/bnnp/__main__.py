@@ -1,0 +1,5 @@
+"""`python -m bnnp` is the command `bnnp`."""
+
+from bnnp.cli import main
+
+main()
