@@ -42,7 +42,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "context_count": (0, 90),
         "kl_weight": 0.1,
         "samples": 10,
-        "episodes": [{"steps": 14_000, "learning_rate": (1e-3, 2e-5)}],
+        "episodes": [{"steps": 11_000, "learning_rate": (1e-3, 2e-5)}],
         "tests": 32,
         "drawn": 200,
     },
