@@ -101,7 +101,7 @@ SCALES: dict[str, dict[str, Settings]] = {
             _SMALL_BNNS | {"inducing": 64},
             _SMALL_PEER_STEPS,
             _SMALL_VI,
-            (0.3, 0.45, 0.6),
+            (0.45, 0.6),
             SEEDS[:1],
         ),
         "paul15": Settings(
