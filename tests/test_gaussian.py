@@ -392,6 +392,18 @@ def test_priors_that_are_all_but_certain_of_a_combination_of_weights_are_no_obst
         torch.testing.assert_close(from_sums.kl, update.kl, rtol=tolerance, atol=tolerance)
 
 
+def test_other_points_move_with_the_mean_once_where_a_prior_is_close_to_singular():
+    p = problem(Case(9, diagonal=False, shared=False))
+    p.prior.factor[1] = torch.diag(torch.tensor([1.0, 1e-4, 1e-4, 1e-4])) + torch.diag(torch.ones(3), -1)
+    some, rest = only(p, slice(0, 1)), natural(only(p, slice(1, None)))
+    mean = p.prior.mean.requires_grad_()
+    gradients = []
+    for form in (weight_space, whitened_space):
+        update = form(some.prior, some.phi, some.seen, some.noise, rest)
+        gradients += torch.autograd.grad(update.centred.sin().sum() + update.kl.sum(), mean)
+    torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("d", [8, 520], ids=["weight_space", "function_space"])
 def test_float32_survives_small_noise_and_nearly_collinear_features(d):
     """500 points, pseudo-noise 1e-3: the condition number of the posterior precision is beyond float32's 1e7."""

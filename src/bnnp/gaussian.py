@@ -93,10 +93,8 @@ class UnitPrior:
     @torch.no_grad()
     def close_to_singular(self) -> Bool[Tensor, "units"]:
         """Units whose factor has a condition number above about 1e5, where float64 loses most digits of `Sigma^-1`."""
-        factor = (torch.diag_embed(self.factor) if self.is_diagonal else self.factor).to(torch.float64)
-        eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-        inverse = torch.linalg.solve_triangular(factor, eye.expand(factor.shape), upper=False)
-        return torch.linalg.matrix_norm(factor) * torch.linalg.matrix_norm(inverse) > 1e5
+        double = self.to(torch.float64)
+        return double.factor.flatten(1).norm(dim=1) * double.whitener.flatten(1).norm(dim=1) > 1e5
 
     def of_units(self, units: Int[Tensor, "some"]) -> "UnitPrior":
         return UnitPrior(self.mean[:, :, units], self.factor[units])
@@ -256,10 +254,10 @@ def weight_space(
     """
     start = unit_products(prior.whitener if prior.is_diagonal else prior.whitener.mT, noise.weights)
     others = ()
-    if rest is not None:
-        rest = _moving_with(prior.mean, rest.to(phi.dtype))
-        start = start - rest.noise.mT
-        others = (rest.precision, rest.shift)
+    moving = None if rest is None else _moving_with(prior.mean, rest.to(phi.dtype))
+    if moving is not None:
+        start = start - moving.noise.mT
+        others = (moving.precision, moving.shift)
     try:
         centred, kl, log_evidence = update_in_weight_space(
             prior.precision,
@@ -277,8 +275,8 @@ def weight_space(
         if not bool(singular.any()):
             raise
         return _units_apart(singular, prior, phi, seen, noise, rest)
-    if rest is not None:
-        log_evidence = log_evidence - 0.5 * rest.square
+    if moving is not None:
+        log_evidence = log_evidence - 0.5 * moving.square
     return Update(centred, kl, log_evidence, prior.factor)
 
 

@@ -18,6 +18,7 @@ from bnnp._workers import in_parallel
 FLOAT32_HEALTH = 1e-4
 """Least share of its diagonal element that a pivot may keep in float32; below it digits are lost to cancellation."""
 FLOAT64_HEALTH = 1e-12
+"""The same for float64, beyond which there is no wider precision to go to."""
 NUMBERS_AT_ONCE = 2**20
 """Numbers in the largest array of one chunk: 4 MB in float32, which the caches of two cores hold."""
 
