@@ -1,10 +1,12 @@
 """The linear model behind the starts that are fitted to tasks."""
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import truncnorm
 from torch.distributions import MultivariateNormal
 
-from bnnp.priors.fitted import LinearFit, Sums, fit_linear
+from bnnp.priors.fitted import LinearFit, Sums, _normal_below, fit_censored, fit_linear
 
 MEAN = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 COVARIANCE = torch.tensor([[1.0, 0.6, 0.0], [0.6, 0.5, -0.1], [0.0, -0.1, 0.2]], dtype=torch.float64)
@@ -82,3 +84,45 @@ def test_every_task_finds_its_own_features():
     wrong_at_first = torch.where(torch.arange(60) % 3 == 0, (right + 1) % 4, right)
     found = fit_linear(Sums.of(ways, outputs), 1.0, 0.5, wrong_at_first)
     assert torch.equal(found.chosen, right)
+
+
+def test_outputs_below_a_bound_are_made_up_for():
+    """Half of them are not seen, and the fit is near the truth; taking them for what is at the bound is not."""
+    features, outputs = draw(400)
+    bound = -0.4
+    seen = [y.clamp(min=bound) for y in outputs]
+    assert 0.4 < float((torch.cat(seen) == bound).double().mean()) < 0.6
+    some = [y - 5 * (y <= bound) for y in seen]  # what is below does not matter
+    ways = [phi[None] for phi in features]
+    found, same = (
+        fit_censored(ways, y, bound + 1e-9, 1.0, NOISE, torch.Generator().manual_seed(0)) for y in (seen, some)
+    )
+    # 400 tasks with half of their points, and one draw of those unseen: errors are larger than with all of them
+    assert float((found.mean - MEAN).abs().max()) < 0.3
+    assert float((found.covariance - COVARIANCE).abs().max()) < 0.35
+    assert float((same.mean - MEAN).abs().max()) < 0.3
+    taken_as_they_are = fit(features, seen)
+    assert float((taken_as_they_are.mean - MEAN).abs().max()) > 0.6
+
+
+def test_with_nothing_below_the_bound_it_is_the_plain_fit():
+    features, outputs = draw(50)
+    found = fit_censored([phi[None] for phi in features], outputs, -1e6, 1.0, NOISE, torch.Generator().manual_seed(0))
+    best = evidence(features, outputs, found.mean, found.covariance, NOISE)
+    for wrong in (0.8, 1.25):
+        assert best > evidence(features, outputs, wrong * found.mean, found.covariance, NOISE)
+        assert best > evidence(features, outputs, found.mean, wrong * found.covariance, NOISE)
+
+
+@pytest.mark.parametrize("mean", [-3.0, 0.2, 2.0, 7.0])
+def test_draws_below_a_bound(mean):
+    drawn = _normal_below(0.5, torch.full((40_000,), mean).double(), 0.7, torch.Generator().manual_seed(0)).numpy()
+    known = truncnorm(-np.inf, (0.5 - mean) / 0.7, mean, 0.7)
+    assert drawn.max() <= 0.5
+    assert drawn.mean() == pytest.approx(known.mean(), abs=5 * known.std() / 200)  # five standard errors
+    assert drawn.std() == pytest.approx(known.std(), rel=0.03)
+
+
+def test_what_can_hardly_be_below_is_at_the_bound():
+    drawn = _normal_below(0.5, torch.tensor([1e3, 1e8]).double(), 0.7, torch.Generator().manual_seed(0))
+    assert drawn.tolist() == [0.5, 0.5]

@@ -244,6 +244,31 @@ def test_a_floor_makes_functions_that_rest_at_the_lowest_value():
     assert 0.5 < above.std() < 3
 
 
+def test_a_fitted_floor_is_left_where_and_as_often_as_tasks_leave_it():
+    """Two outputs: one wet on the left of most tasks, with another amount in each; one that mostly rests."""
+    random = np.random.default_rng(0)
+    x, y = [], []
+    for task in range(60):
+        x.append(torch.from_numpy(random.uniform(-1, 1, (20 + task % 7, 2))).float())
+        amount = random.normal(size=2) + np.array([0.5, -0.7])
+        slopes = torch.tensor([-1.5, 0.0])
+        latent = x[-1][:, :1] * slopes + torch.from_numpy(amount).float()
+        y.append(torch.tensor([1.0, 3.0]) * latent.clamp(min=0) + torch.tensor([-0.4, 2.0]))
+    scale, lowest = torch.cat(y).std(0), torch.tensor([-0.4, 2.0])
+    model = bnnp.BNNP(2, 2, (30, 20), "relu")
+    STARTS["floor"].set(model.prior, Examples(x, y, scale), torch.Generator().manual_seed(0))
+    at = torch.cat(x)
+    values = torch.from_numpy(np.stack([f(at.numpy()) for f in model.prior.functions(300, seed=0)]))
+    above = (values - lowest) / scale
+    assert float((above < -0.05).double().mean()) < 0.01
+    rests = (above < 0.05).double().mean((0, 1))
+    wanted = ((torch.cat(y) - lowest) / scale < 0.05).double().mean(0)
+    assert torch.allclose(rests, wanted, atol=0.1)
+    assert above.std((0, 1)).tolist() == pytest.approx([1.0, 1.0], rel=0.3)
+    left = at[:, 0] < 0
+    assert float(above[:, left, 0].mean()) > 1.5 * float(above[:, ~left, 0].mean())
+
+
 @pytest.mark.parametrize(
     ("start", "model", "message"),
     [

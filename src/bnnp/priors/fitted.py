@@ -2,16 +2,17 @@ r"""Starts of a prior that are fitted to tasks, in closed form.
 
 Given the features that enter a layer, a Gaussian over the weights of one unit and outputs with Gaussian noise are a
 linear model, `y_t = phi_t w_t + e`, `w_t ~ N(mean, covariance)`. Its empirical Bayes has expectation-maximisation steps
-in closed form, so that the mean and covariance that many tasks share are found in seconds. Three starts rest on it:
+in closed form, so that the mean and covariance that many tasks share are found in seconds. Four starts rest on it:
 
     fitted   the last layer, on features that are spread over the inputs
     switch   the unit that decides between two levels
+    floor    the unit that lifts functions from their lowest value
     place    the last layer, on features that move along the inputs with one unit's bias: a shape at a random place
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -31,6 +32,9 @@ ITERATIONS, HELD = 20, 5
 """Steps of a fit, and how many of them go by before tasks may change their places."""
 PLACE_SLOPE, PLACE_BENDS, PLACES = 0.5, 8.0, 61
 """Of a shape at a random place: slope of the unit that places it, steepness of what follows, places that are tried."""
+SWEEPS, AT_FLOOR = 200, 0.03
+"""Of outputs that rest at a floor: how often what they are below it is drawn, and up to where they rest, as a share of
+their standard deviation."""
 RIDGE = 1e-4
 """Share of the mean square feature that keeps the weights of a wanted covariance small."""
 
@@ -77,27 +81,93 @@ def fit_linear(sums: Sums, variance: float, noise: float, chosen: Tensor, *, dia
     """
     tasks, _, d = sums.product.shape
     every = torch.arange(tasks)
-    first = variance * torch.eye(d, dtype=sums.gram.dtype)
-    extra = d / tasks**2
-    mean, covariance, noise_variance = sums.product.new_zeros(d), first, noise**2
+    shared = _Shared.at_first(d, tasks, variance, diagonal)
+    noise_variance = noise**2
     for iteration in range(ITERATIONS):
-        precision = torch.linalg.inv(covariance)
-        shift = precision @ mean + sums.product / noise_variance
-        factor = torch.linalg.cholesky(precision + sums.gram / noise_variance)
-        means = torch.cholesky_solve(shift.unsqueeze(-1), factor).squeeze(-1)
+        shift, means, factor = shared.posteriors(sums, noise_variance)
         if iteration >= HELD:  # evidence, but for what is the same for all ways
             log_determinant = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
             chosen = ((shift * means).sum(-1) - log_determinant).argmax(-1)
         gram, product, own = sums.gram[every, chosen], sums.product[every, chosen], means[every, chosen]
         covariances = torch.cholesky_inverse(factor[every, chosen])
-        mean = own.mean(0)
-        centred = own - mean
-        covariance = (covariances.sum(0) + centred.mT @ centred + extra * first) / (tasks + extra)
-        if diagonal:
-            covariance = covariance.diagonal().diag()
+        shared = shared.after(own, covariances)
         misfit = sums.square - 2 * (own * product).sum(-1) + torch.einsum("ti,tij,tj->t", own, gram, own)
         noise_variance = float((misfit + (covariances * gram).sum((-2, -1))).sum() / sums.count.sum())
-    return LinearFit(mean, covariance, math.sqrt(noise_variance), chosen)
+    return LinearFit(shared.mean, shared.covariance, math.sqrt(noise_variance), chosen)
+
+
+def fit_censored(
+    features: Sequence[Float[Tensor, "1 _n d"]],
+    outputs: Sequence[Float[Tensor, "_n"]],
+    bound: float,
+    variance: float,
+    noise: float,
+    generator: torch.Generator,
+    *,
+    diagonal: bool = False,
+) -> LinearFit:
+    """Mean and covariance of weights of a linear model whose outputs are seen only where they are above a bound.
+
+    What the others are is drawn anew, given weights that are drawn given them (Chib, 1992), between steps of
+    expectation-maximisation. The less noise, the less the draws move; so it falls to what is asked for in half of the
+    sweeps, from the standard deviation of the outputs.
+
+    Cost: `O(tasks d^3 + points d)` a sweep.
+    """
+    phi = [one[0].double().cpu() for one in features]
+    seen, sizes = torch.cat(list(outputs)).double().cpu(), [len(one) for one in phi]
+    hidden, widest = seen < bound, max(float(seen.std()), noise)
+    latent = torch.where(hidden, bound - widest, seen)
+    sums = Sums.of(features, latent.split(sizes))
+    shared = _Shared.at_first(phi[0].shape[-1], len(phi), variance, diagonal)
+    for sweep in range(SWEEPS):
+        now = max(noise, widest * (noise / widest) ** (2 * sweep / SWEEPS))
+        product = torch.stack([p.mT @ z for p, z in zip(phi, latent.split(sizes), strict=True)]).unsqueeze(1)
+        _, means, factor = shared.posteriors(replace(sums, product=product), now**2)
+        shared = shared.after(means[:, 0], torch.cholesky_inverse(factor[:, 0]))
+        random = torch.randn(means[:, 0].shape, dtype=means.dtype, generator=generator)
+        weights = means[:, 0] + torch.linalg.solve_triangular(factor[:, 0].mT, random.unsqueeze(-1), upper=True)[..., 0]
+        given = torch.cat([p @ w for p, w in zip(phi, weights, strict=True)])
+        latent = torch.where(hidden, _normal_below(bound, given, now, generator), seen)
+    return LinearFit(shared.mean, shared.covariance, noise, torch.zeros(len(phi), dtype=torch.long))
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Mean and covariance of the weights of all tasks, on the way to a fit."""
+
+    mean: Float[Tensor, "d"]
+    covariance: Float[Tensor, "d d"]
+    first: Float[Tensor, "d d"]
+    extra: float
+    diagonal: bool
+
+    @staticmethod
+    def at_first(d: int, tasks: int, variance: float, diagonal: bool) -> "_Shared":
+        first = variance * torch.eye(d, dtype=torch.float64)
+        return _Shared(first.new_zeros(d), first, first, d / tasks**2, diagonal)
+
+    def posteriors(self, sums: Sums, noise_variance: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Of every task, for each way to make features: precision times mean, mean, and the precision's factor."""
+        precision = torch.linalg.inv(self.covariance)
+        shift = precision @ self.mean + sums.product / noise_variance
+        factor = torch.linalg.cholesky(precision + sums.gram / noise_variance)
+        return shift, torch.cholesky_solve(shift.unsqueeze(-1), factor).squeeze(-1), factor
+
+    def after(self, means: Float[Tensor, "tasks d"], covariances: Float[Tensor, "tasks d d"]) -> "_Shared":
+        """What suits these posteriors best."""
+        tasks, mean = len(means), means.mean(0)
+        centred = means - mean
+        covariance = (covariances.sum(0) + centred.mT @ centred + self.extra * self.first) / (tasks + self.extra)
+        return replace(self, mean=mean, covariance=covariance.diagonal().diag() if self.diagonal else covariance)
+
+
+def _normal_below(bound: float, mean: Tensor, scale: float, generator: torch.Generator) -> Tensor:
+    """Draws of normal variables that are known to be below a bound."""
+    share = torch.rand(mean.shape, dtype=mean.dtype, generator=generator)
+    chance = share * torch.special.log_ndtr((bound - mean) / scale).exp()  # ndtr itself is 0 below -8.3
+    tiny = torch.finfo(mean.dtype).tiny  # means so far above that nothing of them is below: then just at the bound
+    return (mean + scale * torch.special.ndtri(chance.clamp(min=tiny))).clamp(max=bound)
 
 
 @torch.no_grad()
@@ -139,6 +209,24 @@ def switch(prior: Prior, examples: Examples, deciding: Deciding, generator: torc
         wanted = torch.sin(math.pi / 2 * signs / sizes / sizes.unsqueeze(-1))
         covariance = _nearest_covariance(to_weights @ wanted @ to_weights.mT)
         prior.assign_unit(layer, unit, fit.mean.new_zeros(len(fit.mean)), deciding.input_scale**2 * covariance)
+
+
+@torch.no_grad()
+def floor(prior: Prior, examples: Examples, deciding: Deciding, generator: torch.Generator) -> None:
+    """One unit for each output that is above 0 where a task is above its lowest value.
+
+    What comes into the unit is seen there; elsewhere it is only known to be below 0.
+    """
+    layer = prior.network.num_layers - 2
+    scale, lowest = examples.output_scale, torch.cat(examples.y).min(0).values
+    spread(prior, examples.all_x(), scale, generator, deciding=deciding, lowest=lowest)
+    features, _ = _sampled_features(prior, layer, examples, generator)
+    variance = (deciding.input_scale / _size(features)) ** 2
+    diagonal = prior.layer(0, []).is_diagonal
+    for unit in range(len(scale)):
+        above = [(y[:, unit] - lowest[unit]) / scale[unit] for y in examples.y]
+        fit = fit_censored(features, above, AT_FLOOR, variance, FIRST_NOISE, generator, diagonal=diagonal)
+        prior.assign_unit(layer, unit, fit.mean, fit.covariance)
 
 
 @torch.no_grad()
@@ -192,7 +280,7 @@ def _fit_units(
     prior: Prior, examples: Examples, features: Sequence[Float[Tensor, "ways _n d"]], chosen: Tensor
 ) -> list[LinearFit]:
     """A linear model of every output. Of several ways to make features, the first output chooses for all."""
-    size = float(torch.cat([phi[0] for phi in features]).square().sum(-1).mean().sqrt())
+    size = _size(features)
     fits: list[LinearFit] = []
     for unit, scale in enumerate(examples.output_scale.tolist()):
         sums = Sums.of(features, [y[:, unit] for y in examples.y])
@@ -201,6 +289,11 @@ def _fit_units(
         features = [phi[way].unsqueeze(0) for phi, way in zip(features, fits[-1].chosen.tolist(), strict=True)]
         chosen = torch.zeros_like(chosen)
     return fits
+
+
+def _size(features: Sequence[Float[Tensor, "ways _n d"]]) -> float:
+    """Root mean square norm of the features of a point."""
+    return float(torch.cat([phi[0] for phi in features]).square().sum(-1).mean().sqrt())
 
 
 def _nearest_covariance(matrix: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from bnnp.priors.base import Prior
-from bnnp.priors.fitted import fitted, place, switch
+from bnnp.priors.fitted import fitted, floor, place, switch
 from bnnp.priors.spread import Deciding, Examples, spread
 
 
@@ -42,9 +42,7 @@ def _switch(prior: Prior, examples: Examples, generator: torch.Generator) -> Non
 
 
 def _floor(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
-    rests = Deciding(2.0, from_lowest=True)  # half of what comes in is below 0, where nothing is added
-    lowest = torch.cat(examples.y).min(0).values
-    spread(prior, examples.all_x(), examples.output_scale, generator, deciding=rests, lowest=lowest)
+    floor(prior, examples, Deciding(2.0, from_lowest=True), generator)
 
 
 def _leave(prior: Prior, examples: Examples, generator: torch.Generator) -> None:
@@ -55,7 +53,7 @@ STARTS = {
     "spread": Start(_spread, real_valued=False),
     "fitted": Start(fitted, tasks=256),
     "switch": Start(_switch, tasks=256, activation="tanh", hidden=1, deciding=SATURATED),
-    "floor": Start(_floor, activation="relu", hidden=1),
+    "floor": Start(_floor, tasks=256, activation="relu", hidden=1),
     "place": Start(place, activation="tanh", hidden=2, inputs=1),
     "standard": Start(_leave, real_valued=False),
 }
