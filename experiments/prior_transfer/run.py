@@ -1,6 +1,7 @@
 """Does a good prior help whatever the inference, and does inference still matter under it? (Paper, section 4.3.)"""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ import numpy as np
 import torch
 
 import bnnp
+from bnnp._random import child
 from bnnp.evaluation.oracle import Oracle
-from bnnp.experiment import Run, fixed_tests, score_sets, train, train_prior_first
+from bnnp.evaluation.scores import Posterior
+from bnnp.experiment import Run, fixed_tests, score_sets, train
 from bnnp.inference import Effort, InferenceWarning, infer_many
 from bnnp.tasks.task import Split
 
@@ -29,12 +32,12 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
     },
     "small": {  # the models of the synthetic processes are those that ship, `zoo:gp` and so on
         "climate": {
-            "steps": 1500,
-            "inference_steps": 700,
+            "steps": 2000,
             "samples": 8,
             "learning_rate": (1e-3, 1e-5),
-            "context_share": (0.0, 0.25),  # small ones, since what the prior draws is trained by them
+            "context_share": (0.0, 0.25),
             "max_noise": 0.3,
+            "prior_rate": 0.0,
             "recipe": "floor",
         },
     },
@@ -94,32 +97,43 @@ def train_prior(
     learning_rate: tuple[float, float],
     context_share: tuple[float, float],
     folder: Path,
-    inference_steps: int = 0,
     max_noise: float | None = None,
+    prior_rate: float = 1.0,
     recipe: str = "default",
 ) -> dict[str, float]:
-    """Meta-learn a prior, and keep the model; with inference steps, the prior before the inference."""
+    """Meta-learn a prior, and keep the model. A prior of rate 0 stays where the recipe fits it to the tasks."""
     tasks = climate(scale).training if process == "climate" else SOURCES[process]()
     likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
     model = bnnp.BNNP(
         tasks.in_size, 1, HIDDEN[scale][process], ACTIVATIONS[process], "unitwise", likelihood, seed=TEST_SEED
     )
-    choices = {"learning_rate": learning_rate, "context_share": context_share, "recipe": recipe, "seed": TEST_SEED}
-    if inference_steps:
-        both = (steps, inference_steps)
-        train_prior_first(model, tasks, folder, process, samples=samples, steps=both, **choices)
-    else:
-        train(model, tasks, folder, process, objective=bnnp.objectives.PPAVI(samples), steps=steps, **choices)
+    train(
+        model,
+        tasks,
+        folder,
+        process,
+        objective=bnnp.objectives.PPAVI(samples),
+        steps=steps,
+        learning_rate=learning_rate,
+        context_share=context_share,
+        prior_rate=prior_rate,
+        recipe=recipe,
+        seed=TEST_SEED,
+    )
     return {"noise": model.likelihood.noise.item()}
 
 
 def pretrained(process: str, scale: str, folder: Path) -> dict[str, Any]:
     """The trained model itself: no fitting to the test sets."""
     model, data = learned_model(process, folder), tests(process, scale)
+    posteriors = [
+        model.condition(split.context.x, split.context.y, num_samples=_samples(scale), seed=child(0, index))
+        for index, split in enumerate(data.splits)
+    ]
     return {
         "noise": model.likelihood.noise.item(),
-        "own noise": _of_model(model, data, None),
-        "noise 0.05": _of_model(model, data, NOISE),
+        "own noise": _scores(posteriors, data),
+        "noise 0.05": _scores(posteriors, data, NOISE),
     }
 
 
@@ -163,11 +177,7 @@ def infer_sets(
             whitened=whitened,
             seed=TEST_SEED,
         )
-    return {
-        "all": score_sets(posteriors, splits, data.y_scale),
-        "region": score_sets(posteriors, data.in_region, data.y_scale) if data.in_region else None,
-        "warnings": sum(bool(post.diagnostics.warnings) for post in posteriors),
-    }
+    return _scores(posteriors, data) | {"warnings": sum(bool(post.diagnostics.warnings) for post in posteriors)}
 
 
 _record = record  # a run's argument has the same name
@@ -211,14 +221,11 @@ def tests(process: str, scale: str) -> Tests:
     return Tests(fixed_tests(source, count, share, TEST_SEED), [])
 
 
-def _of_model(model: bnnp.BNNP, data: Tests, noise: float | None) -> dict[str, Any]:
-    def scores(splits: list[Split]) -> dict[str, Any]:
-        found = bnnp.evaluate(model, splits, num_samples=SAMPLES, noise=noise, seed=0)
-        for name in ("mae", "rmse", "crps"):
-            found.per_task[name] *= data.y_scale
-        return found.to_dict()
-
-    return {"all": scores(data.splits), "region": scores(data.in_region) if data.in_region else None}
+def _scores(posteriors: Sequence[Posterior], data: Tests, noise: float | None = None) -> dict[str, Any]:
+    return {
+        "all": score_sets(posteriors, data.splits, data.y_scale, noise),
+        "region": score_sets(posteriors, data.in_region, data.y_scale, noise) if data.in_region else None,
+    }
 
 
 def _samples(scale: str) -> int:

@@ -35,7 +35,7 @@ import pandas as pd
 import torch
 
 from bnnp._random import child
-from bnnp.evaluation.scores import Posterior, Scores, score
+from bnnp.evaluation.scores import Posterior, Scores, score, with_noise
 from bnnp.files import write_atomically
 from bnnp.objectives import PPAVI
 from bnnp.tasks.source import TaskSource
@@ -287,13 +287,19 @@ def train_prior_first(
     return model
 
 
-def score_sets(posteriors: Sequence[Posterior], splits: Sequence[Split], y_scale: float = 1.0) -> dict[str, Any]:
+def score_sets(
+    posteriors: Sequence[Posterior], splits: Sequence[Split], y_scale: float = 1.0, noise: float | None = None
+) -> dict[str, Any]:
     """Scores of posteriors at the targets of their data sets, as `Scores.to_dict` has them.
 
     y_scale: errors are multiplied by it, so that they are in original units while log-densities are per standard one.
+    noise: of observations, where it is not the posteriors' own.
     """
-    pairs = zip(posteriors, splits, strict=True)
-    rows = [score(post.predict(split.target.x), split.target.y, child(0, i)) for i, (post, split) in enumerate(pairs)]
+    rows = []
+    for index, (post, split) in enumerate(zip(posteriors, splits, strict=True)):
+        predictive = post.predict(split.target.x)
+        predictive = predictive if noise is None else with_noise(predictive, noise)
+        rows.append(score(predictive, split.target.y, child(0, index)))
     frame = pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)])
     for name in ("mae", "rmse", "crps"):
         frame[name] *= y_scale

@@ -72,8 +72,7 @@ class Sums:
 def fit_linear(sums: Sums, variance: float, noise: float, chosen: Tensor, *, diagonal: bool = False) -> LinearFit:
     """Mean and covariance of weights, and noise, of a linear model, by expectation-maximisation.
 
-    variance: of weights at first. The fewer the tasks, the more the covariance keeps of it: as if `d / tasks^2` more
-        tasks had shown it. With as many tasks as features that is next to nothing, with two it is most.
+    variance: of weights at first, of which the covariance keeps the more the fewer the tasks (`_Shared`).
     chosen: which features each task has at first; after some steps, those under which it is most probable.
     diagonal: the weights are independent of each other.
 
@@ -110,7 +109,7 @@ def fit_censored(
 
     What the others are is drawn anew, given weights that are drawn given them (Chib, 1992), between steps of
     expectation-maximisation. The less noise, the less the draws move; so it falls to what is asked for in half of the
-    sweeps, from the standard deviation of the outputs.
+    sweeps, from the standard deviation of the outputs. Tasks count by the share of their outputs that is seen.
 
     Cost: `O(tasks d^3 + points d)` a sweep.
     """
@@ -119,7 +118,8 @@ def fit_censored(
     hidden, widest = seen < bound, max(float(seen.std()), noise)
     latent = torch.where(hidden, bound - widest, seen)
     sums = Sums.of(features, latent.split(sizes))
-    shared = _Shared.at_first(phi[0].shape[-1], len(phi), variance, diagonal)
+    telling = max(1.0, len(phi) * float((~hidden).double().mean()))
+    shared = _Shared.at_first(phi[0].shape[-1], telling, variance, diagonal)
     for sweep in range(SWEEPS):
         now = max(noise, widest * (noise / widest) ** (2 * sweep / SWEEPS))
         product = torch.stack([p.mT @ z for p, z in zip(phi, latent.split(sizes), strict=True)]).unsqueeze(1)
@@ -134,7 +134,11 @@ def fit_censored(
 
 @dataclass(frozen=True)
 class _Shared:
-    """Mean and covariance of the weights of all tasks, on the way to a fit."""
+    """Mean and covariance of the weights of all tasks, on the way to a fit.
+
+    The fewer the tasks, the more the covariance keeps of the first one: as if `d / tasks^2` more tasks had shown it.
+    With as many tasks as features that is next to nothing, with two it is most.
+    """
 
     mean: Float[Tensor, "d"]
     covariance: Float[Tensor, "d d"]
@@ -143,7 +147,7 @@ class _Shared:
     diagonal: bool
 
     @staticmethod
-    def at_first(d: int, tasks: int, variance: float, diagonal: bool) -> "_Shared":
+    def at_first(d: int, tasks: float, variance: float, diagonal: bool) -> "_Shared":
         first = variance * torch.eye(d, dtype=torch.float64)
         return _Shared(first.new_zeros(d), first, first, d / tasks**2, diagonal)
 
