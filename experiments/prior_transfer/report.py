@@ -11,6 +11,7 @@ import bnnp
 from bnnp.experiment import cell, markdown_table, mean_and_error
 from bnnp.files import write_atomically
 from bnnp.plots import save_figure
+from bnnp.tasks.task import Task
 
 from .climate import Climate, climate
 from .methods import LABELS, settings
@@ -172,23 +173,24 @@ def _figure(processes: list[str], scale: str, results: Mapping[str, Any]) -> Fig
     return figure
 
 
-def _fields(data: Climate, model: bnnp.BNNP, scale: str) -> Figure:
+def _fields(data: Climate, model: bnnp.BNNP, scale: str, count: int = 12) -> Figure:
     """Rain as it was, and as the standard and the learned prior have it, for the temperatures of a real time.
 
-    One scale for all, on which less than nothing is brown.
+    Real times at equal ranks of their rain, and the first draws of each prior. One scale for all, on which less than
+    nothing is brown.
     """
-    task = data.tests.tasks[0]
-    standard = standard_model("climate", scale)
-    figure = Figure(figsize=(9, 7), layout="constrained")
-    panels = figure.subplots(3, 3)
-    wet = sorted(data.training.tasks, key=lambda task: float(task.y.mean()))[::-1]
-    for row in range(3):
-        real = wet[row * len(wet) // 4]  # the wettest time, and ones with less
-        drawn = [real.y.numpy()] + [m.prior.functions(3, seed=1)[row](task.x.numpy()) for m in (standard, model)]
-        for column, (values, places) in enumerate(zip(drawn, (real, task, task), strict=True)):
-            _map(figure, panels[row, column], places, data.millimetres(values[:, 0]), (-LIMIT, LIMIT), "BrBG")
-    for axes, title in zip(panels[0], ("ERA5-Land", "standard prior", "learned prior"), strict=True):
-        axes.set_title(title)
+    task, ranked = data.tests.tasks[0], sorted(data.training.tasks, key=lambda one: -float(one.y.mean()))
+    real = [ranked[i * len(ranked) // count] for i in range(count)]
+    rows: dict[str, list[tuple[Task, np.ndarray]]] = {"ERA5-Land": [(one, one.y.numpy()) for one in real]}
+    for name, of in (("standard prior", standard_model("climate", scale)), ("learned prior", model)):
+        rows[name] = [(task, f(task.x.numpy())) for f in of.prior.functions(count, seed=1)]
+    figure = Figure(figsize=(15, 3.6), layout="constrained")
+    panels = figure.subplots(3, count)
+    for row, (name, fields) in zip(panels, rows.items(), strict=True):
+        row[0].set_ylabel(name)
+        for axes, (places, values) in zip(row, fields, strict=True):
+            drawn = _map(axes, places, data.millimetres(values[:, 0]), (-LIMIT, LIMIT), "BrBG", size=9)
+    figure.colorbar(drawn, ax=panels, label="mm")
     return figure
 
 
@@ -208,17 +210,16 @@ def _demonstration(data: Climate, model: bnnp.BNNP) -> Figure:
     most = float(shown[3][2].max())
     for axes, (title, places, values) in zip(panels, shown, strict=True):
         is_spread = title == "predictive std"  # far smaller than the rain itself: a scale of its own
-        _map(figure, axes, places, values, (0.0, float(values.max()) if is_spread else most), "viridis")
+        drawn = _map(axes, places, values, (0.0, float(values.max()) if is_spread else most), "viridis")
+        figure.colorbar(drawn, ax=axes, label="mm")
         axes.set_title(f"{title}, {task.name}" if title == "truth" else title, fontsize=9)
         (west, south), (east, north) = task.x[:, :2].numpy().min(0) - 0.1, task.x[:, :2].numpy().max(0) + 0.1
         axes.set(xlim=(west, east), ylim=(south, north))
     return figure
 
 
-def _map(figure: Figure, axes: Any, places: Any, values: np.ndarray, limits: tuple[float, float], colours: str) -> None:
+def _map(axes: Any, places: Task, values: np.ndarray, limits: tuple[float, float], colours: str, size: int = 28) -> Any:
     longitude, latitude = places.x[:, :2].numpy().T
     low, high = limits
-    drawn = axes.scatter(longitude, latitude, c=values, s=28, marker="s", cmap=colours, vmin=low, vmax=high)
-    figure.colorbar(drawn, ax=axes, label="mm")
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
+    return axes.scatter(longitude, latitude, c=values, s=size, marker="s", cmap=colours, vmin=low, vmax=high)

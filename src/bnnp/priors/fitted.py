@@ -35,6 +35,8 @@ PLACE_SLOPE, PLACE_BENDS, PLACES = 0.5, 8.0, 61
 SWEEPS, AT_FLOOR = 200, 0.03
 """Of outputs that rest at a floor: how often what they are below it is drawn, and up to where they rest, as a share of
 their standard deviation."""
+SMOOTH_FLOOR = 0.03
+"""As `WHITENING_FLOOR`, for features of functions that rest at a floor, which are smooth where they leave it."""
 RIDGE = 1e-4
 """Share of the mean square feature that keeps the weights of a wanted covariance small."""
 
@@ -223,7 +225,7 @@ def floor(prior: Prior, examples: Examples, deciding: Deciding, generator: torch
     """
     layer = prior.network.num_layers - 2
     scale, lowest = examples.output_scale, torch.cat(examples.y).min(0).values
-    spread(prior, examples.all_x(), scale, generator, deciding=deciding, lowest=lowest)
+    spread(prior, examples.all_x(), scale, generator, whitening_floor=SMOOTH_FLOOR, deciding=deciding, lowest=lowest)
     features, _ = _sampled_features(prior, layer, examples, generator)
     variance = (deciding.input_scale / _size(features)) ** 2
     diagonal = prior.layer(0, []).is_diagonal

@@ -58,6 +58,7 @@ def spread(
     *,
     slope: float = SLOPE,
     uncertainty: float = 1.0,
+    whitening_floor: float = WHITENING_FLOOR,
     deciding: Deciding | None = None,
     lowest: Float[Tensor, "out"] | None = None,
 ) -> None:
@@ -77,6 +78,7 @@ def spread(
 
     x, output_scale, lowest: inputs, standard deviation and lowest value of outputs, in the model's units.
     slope, uncertainty: steepness of the first layer, and a factor of the standard deviations of hidden weights.
+    whitening_floor: the larger, the smoother the features of hidden layers.
     """
     last = prior.network.num_layers - 1
 
@@ -88,7 +90,7 @@ def spread(
         elif layer == 0:
             mean, scale = bends(x, out, slope, generator), phi.new_full((d, out), uncertainty * FIRST_SCALE)
         else:
-            mean = whitening_mixture(phi, out, generator)
+            mean = whitening_mixture(phi, out, generator, whitening_floor)
             scale = phi.new_full((d, out), uncertainty * HIDDEN_SCALE / float(size))
         if deciding is not None and layer == last - 1:
             mean[:, : len(output_scale)] = 0.0
@@ -120,9 +122,11 @@ def bends(x: Float[Tensor, "points x"], units: int, slope: float, generator: tor
     return torch.cat([slopes, -(slopes * centres).sum(-1, keepdim=True)], dim=-1).T
 
 
-def whitening_mixture(phi: Float[Tensor, "points d"], out: int, generator: torch.Generator) -> Float[Tensor, "d out"]:
+def whitening_mixture(
+    phi: Float[Tensor, "points d"], out: int, generator: torch.Generator, floor: float = WHITENING_FLOOR
+) -> Float[Tensor, "d out"]:
     """Weights under which the features become uncorrelated activations of unit size, in random directions."""
     values, vectors = torch.linalg.eigh((phi.mT @ phi / len(phi)).double())
-    root = (vectors / (values + WHITENING_FLOOR * values[-1]).sqrt()) @ vectors.mT
+    root = (vectors / (values + floor * values[-1]).sqrt()) @ vectors.mT
     mixture = root.to(phi) @ normal((phi.shape[1], out), phi, generator)
     return mixture / (phi @ mixture).std()
