@@ -140,16 +140,20 @@ def _wins(process: str, scale: str, results: Mapping[str, Any], part: str) -> st
 
 
 def _figure(processes: list[str], scale: str, results: Mapping[str, Any]) -> Figure:
-    """The paper's figure: a column a process, pooled LPPD above and MAE below; hollow marks are the paper's."""
-    figure = Figure(figsize=(3.4 * len(processes), 5), layout="constrained")
-    panels = figure.subplots(2, len(processes), squeeze=False)
-    for column, process in enumerate(processes):
+    """The paper's figure: a column a process, pooled LPPD above and MAE below; hollow marks are the paper's.
+
+    The climate has a column more, for the targets of the left-out region.
+    """
+    columns = [(process, "all") for process in processes] + [(p, "region") for p in processes if p == "climate"]
+    figure = Figure(figsize=(3.4 * len(columns), 5), layout="constrained")
+    panels = figure.subplots(2, len(columns), squeeze=False)
+    for column, (process, part) in enumerate(columns):
         methods = _methods(process, scale, results)
         for row, (score, theirs) in enumerate((("pooled_lppd", PAPER_LPPD), ("mae", PAPER_MAE))):
             axes = panels[row, column]
             for which, prior in enumerate(PRIORS):
                 places = np.arange(len(methods)) + 0.16 * (2 * which - 1)
-                found = [mean_and_error(_found(results, process, m, prior), score) for m in methods]
+                found = [mean_and_error(_found(results, process, m, prior, part), score) for m in methods]
                 means, errors = np.array(found).T if found else (np.array([]), np.array([]))
                 axes.errorbar(
                     places,
@@ -160,16 +164,17 @@ def _figure(processes: list[str], scale: str, results: Mapping[str, Any]) -> Fig
                     color=COLOURS[prior],
                     label=f"{prior} prior",
                 )
-                paper = [theirs[process].get(m, (np.nan, np.nan))[which] for m in methods]
-                axes.plot(places, paper, "o", markersize=7, fillstyle="none", color=COLOURS[prior], alpha=0.5)
+                if part == "all":
+                    paper = [theirs[process].get(m, (np.nan, np.nan))[which] for m in methods]
+                    axes.plot(places, paper, "o", markersize=7, fillstyle="none", color=COLOURS[prior], alpha=0.5)
             axes.set_xticks(range(len(methods)), [LABELS[m] for m in methods], rotation=60, fontsize=8)
             if row == 0:
-                axes.set_title(NAMES[process])
+                axes.set_title(NAMES[process] + (", left-out region" if part == "region" else ""))
                 axes.set_ylim(bottom=max(axes.get_ylim()[0], -2.0))  # what is below is in the table
     panels[0, 0].set_ylabel("pooled LPPD")
-    panels[1, 0].set_ylabel("MAE")
+    panels[1, 0].set_ylabel("MAE, mm" if processes == ["climate"] else "MAE")
     panels[0, 0].plot([], [], "o", markersize=7, fillstyle="none", color="0.4", label="the paper's")
-    panels[0, 0].legend(fontsize=7)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside upper center")
     return figure
 
 
