@@ -1,5 +1,6 @@
 """Work side by side in threads gives what one thread gives."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -197,3 +198,19 @@ def test_predictions_do_not_depend_on_the_number_of_threads(monkeypatch, threads
         threads(number)
         samples.append(torch.as_tensor(posterior.predict(x).samples))
     torch.testing.assert_close(samples[1], samples[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "spins"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+    ids=["nothing", "spins", "policy"],
+)
+def test_threads_spin_briefly_unless_the_user_has_chosen(chosen, spins):
+    """And torch is imported after that: it looks once."""
+    code = (
+        "import os, sys, bnnp; order = list(sys.modules);"
+        "print(os.environ.get('GOMP_SPINCOUNT'), order.index('bnnp._waiting') < order.index('torch'))"
+    )
+    environment = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")} | chosen
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [spins, "True"]

@@ -1,5 +1,6 @@
 """bnnp: meta-learn a prior over the weights of a neural network, and an amortised posterior for each new data set."""
 
+import bnnp._waiting  # noqa: F401, before torch
 from bnnp import evaluation, inference, neural_processes, objectives, priors, tasks
 from bnnp.evaluation import Oracle, Scores, evaluate
 from bnnp.inference import infer
