@@ -1,8 +1,8 @@
 """Training beside another busy program: seconds a step, with and without the setting of `src/bnnp/_waiting.py`.
 
-    python benchmarks/busy_neighbour.py        # about three minutes
+    python benchmarks/busy_neighbour.py        # about six minutes
 
-Medians of three processes each. The other program counts on one core.
+Medians of three processes each. The other program counts on one core. Torch's own setting is libgomp's default.
 """
 
 import os
