@@ -197,12 +197,6 @@ def test_likelihoods_are_those_of_all_points(member):
     assert not at_context[2].any()  # the task without points
 
 
-def test_densities_are_the_models():
-    of, batch = MEMBERS[0].build(), context()
-    weights = InChunks(of, 3).infer(batch, SAMPLES, torch.Generator().manual_seed(0)).weights
-    assert torch.equal(InChunks(of, 3).log_density(weights, batch), of.log_density(weights, batch))
-
-
 def test_float32_gives_the_same_to_its_digits(monkeypatch):
     double, single = MEMBERS[0].build(), MEMBERS[0].build(torch.float32)
     noise, batch = draws(double, 3, POINTS, SAMPLES), context()

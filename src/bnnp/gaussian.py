@@ -113,6 +113,9 @@ class Observations:
     def of_units(self, units: Int[Tensor, "some"]) -> "Observations":
         return Observations(self.y[:, :, units], self.inverse_noise[:, :, units])
 
+    def of_points(self, points: Int[Tensor, "some"]) -> "Observations":
+        return Observations(self.y[..., points], self.inverse_noise[..., points])
+
     def to(self, dtype: torch.dtype) -> "Observations":
         return Observations(self.y.to(dtype), self.inverse_noise.to(dtype))
 
@@ -193,15 +196,22 @@ class NaturalParameters:
 
 
 def condition(
-    prior: UnitPrior, phi: Float[Tensor, "tasks phi_samples points d"], seen: Observations, noise: UpdateNoise
+    prior: UnitPrior,
+    phi: Float[Tensor, "tasks phi_samples points d"],
+    seen: Observations,
+    noise: UpdateNoise,
+    rest: NaturalParameters | None = None,
 ) -> Update:
     """Sample every unit's posterior, by whichever form has the smaller matrix.
+
+    rest: what other points add, as for `weight_space`.
 
     Cost per task, sample and unit: `O(n d min(n, d))` for the matrix plus `O(min(n, d)^3)` for its inverse.
     """
     n, d = phi.shape[-2:]
-    form = weight_space if n > d else function_space
-    return form(prior, phi, seen, noise)
+    if n > d or rest is not None:
+        return weight_space(prior, phi, seen, noise, rest)
+    return function_space(prior, phi, seen, noise)
 
 
 def _in_float64_where_needed(form: Callable[..., Update]) -> Callable[..., Update]:
@@ -227,7 +237,7 @@ def function_space(
         nothing = start.new_zeros(phi.shape[0], 1, start.shape[-2])
         return Update(start, nothing, nothing, prior.factor)
     inverse_noise = seen.inverse_noise.mT
-    residual = (seen.y.mT - _project(phi, prior.mean)) * inverse_noise
+    residual = (seen.y.mT - project(phi, prior.mean)) * inverse_noise
     drawn = residual - phi @ start.mT * inverse_noise - noise.points.mT
     covariance = prior.covariance
     right = _columns(residual, drawn, phi.shape[1])
@@ -254,7 +264,7 @@ def weight_space(
     """
     start = unit_products(prior.whitener if prior.is_diagonal else prior.whitener.mT, noise.weights)
     others = ()
-    moving = None if rest is None else _moving_with(prior.mean, rest.to(phi.dtype))
+    moving = None if rest is None else moving_with(prior.mean, rest.to(phi.dtype))
     if moving is not None:
         start = start - moving.noise.mT
         others = (moving.precision, moving.shift)
@@ -308,10 +318,10 @@ def whitened_space(
 
     `w - mu = L S^-1 (v0 + A^T (r - e))` and `m = L S^-1 A^T r`; `tr(Sigma^-1 Q^-1) = tr S^-1`, `|Sigma Q| = |S|`.
     """
-    residuals = (seen.y.mT - _project(phi, prior.mean)) * seen.inverse_noise.mT
+    residuals = (seen.y.mT - project(phi, prior.mean)) * seen.inverse_noise.mT
     factors = torch.diag_embed(prior.factor) if prior.is_diagonal else prior.factor
     eye = torch.eye(factors.shape[-1], dtype=factors.dtype, device=factors.device)
-    rest = None if rest is None else _moving_with(prior.mean, rest.to(phi.dtype))
+    rest = None if rest is None else moving_with(prior.mean, rest.to(phi.dtype))
     samples, kls, evidences = [], [], []
     for unit, factor in enumerate(factors):
         a = phi @ factor * seen.inverse_noise[:, :, unit].unsqueeze(-1)
@@ -347,7 +357,7 @@ def _solved(root: Float[Tensor, "... d d"], right: Float[Tensor, "... d"]) -> Fl
     return torch.linalg.solve_triangular(root.mT, half, upper=True).squeeze(-1)
 
 
-def _moving_with(mean: Float[Tensor, "tasks samples units d"], rest: NaturalParameters) -> NaturalParameters:
+def moving_with(mean: Float[Tensor, "tasks samples units d"], rest: NaturalParameters) -> NaturalParameters:
     """The same sums, with their derivatives by the prior mean that they are about."""
     if not mean.requires_grad:
         return rest
@@ -369,7 +379,7 @@ def natural_parameters(
     In float32 the sums over accurate observations would be rounded by more than the prior's precision adds to them.
     """
     mean, phi, inverse_noise = mean.to(CAREFUL), phi.to(CAREFUL), seen.inverse_noise.mT.to(CAREFUL)
-    residual = (seen.y.mT - _project(phi, mean)) * inverse_noise
+    residual = (seen.y.mT - project(phi, mean)) * inverse_noise
     return NaturalParameters(
         weighted_gram(phi, inverse_noise),
         phi.mT @ (residual * inverse_noise),
@@ -429,9 +439,7 @@ def whitened_precision(
     return prior.factor.mT @ precision @ prior.factor
 
 
-def _project(
-    phi: Float[Tensor, "tasks phi_samples points d"], weights: Tensor
-) -> Float[Tensor, "tasks _ points units"]:
+def project(phi: Float[Tensor, "tasks phi_samples points d"], weights: Tensor) -> Float[Tensor, "tasks _ points units"]:
     """`phi w_u` for each unit; a mean that all tasks and samples share makes it one plain product."""
     return phi @ (weights[0, 0] if weights.shape[:2] == (1, 1) else weights).mT
 

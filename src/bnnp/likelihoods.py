@@ -109,6 +109,10 @@ class Gaussian(Likelihood):
             return self.raw.exp()
         return self.max_noise * torch.sigmoid(self.raw)
 
+    def noise_at(self, x: Float[Tensor, "*batch points x"]) -> Float[Tensor, "*batch points out"]:
+        """The noise of every output at every point."""
+        return self.noise.expand(*x.shape[:-1], -1)
+
     def for_outputs(self, out_size: int) -> "Gaussian":
         own = copy.deepcopy(self)
         if len(own.raw) not in (1, out_size):

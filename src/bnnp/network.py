@@ -1,5 +1,6 @@
 """The plain network: sizes, nonlinearity, and the map from weights and inputs to outputs. It holds no parameters."""
 
+import itertools
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -119,14 +120,24 @@ def with_bias(h: Float[Tensor, "*batch points h"]) -> Float[Tensor, "*batch poin
 
 def run(program: Program, layer_outputs: Callable[[int, Tensor], Tensor]) -> Tensor:
     """What a network returns if `layer_outputs(layer, features)` are the outputs of its linear layers."""
-    features = next(program)
-    layer = 0
-    while True:
-        try:
-            features = program.send(layer_outputs(layer, features))
-        except StopIteration as end:
-            return end.value
-        layer += 1
+    result = next(program)
+    for layer in itertools.count():
+        result, done = _sent(program, layer_outputs(layer, result))
+        if done:
+            break
+    return result
+
+
+def advance(program: Program, outputs: Tensor) -> Tensor:
+    """The features of the next linear layer, once the last one has these outputs; after all layers, the outputs."""
+    return _sent(program, outputs)[0]
+
+
+def _sent(program: Program, outputs: Tensor) -> tuple[Tensor, bool]:
+    try:
+        return program.send(outputs), False
+    except StopIteration as end:
+        return end.value, True
 
 
 def features_of_layer(

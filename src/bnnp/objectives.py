@@ -1,6 +1,6 @@
 """Training objectives (paper, section 2.3 and App. A), each a sum of shared estimators.
 
-An objective is called with a model, a batch and a generator, and returns its terms by name, one value a task. All are
+An objective is called with a model, a batch and a generator, and returns its terms by name, one value per task. All are
 maximised. Terms are sums over the points of a task.
 """
 
@@ -9,53 +9,54 @@ import math
 import operator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
 from bnnp._shapes import Float, Tensor
-from bnnp.tasks.task import SplitBatch, TaskBatch
+from bnnp.inverse import TooLargeForFloat32
+from bnnp.tasks.task import SplitBatch
 
 
-class Inferred(Protocol):
-    """What a model makes of contexts.
+class Estimates(Protocol):
+    """What objectives are sums of, as a model gives it for a batch; `bnnp.models.estimates` says what each is."""
 
-    latent: samples of its latent variable, as `log_likelihood` takes them: the weights of a network, or whatever a
-        neural process predicts from.
-    """
+    def kl(self) -> Tensor: ...
 
-    @property
-    def latent(self) -> Any: ...
+    def context(self) -> Tensor: ...
 
-    def total_kl(self) -> Tensor: ...
+    def target(self) -> Tensor: ...
+
+    def predictive(self) -> Tensor: ...
+
+    def in_float64(self) -> "Estimates": ...
 
 
 class Model(Protocol):
     """What an objective asks of a model. One that lacks a part says so by a `ValueError`.
 
-    infer_and_score: samples given the contexts, with the log-likelihoods of contexts and targets: what `infer`,
-        `context_log_likelihood` and `log_likelihood` give, which a model may compute more cheaply together.
-    infer_with_targets: samples given all points, and as their KL that to the posterior given the contexts alone.
+    estimate: given the contexts, and with the KL to the prior.
+    estimate_with_targets: given all points, and with the KL to the posterior given the contexts alone.
     """
 
-    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Inferred: ...
+    def estimate(
+        self,
+        batch: SplitBatch,
+        num_samples: int,
+        random: torch.Generator,
+        *,
+        integrate: bool,
+        group_size: int | None = None,
+    ) -> Estimates: ...
 
-    def infer_and_score(
-        self, batch: SplitBatch, num_samples: int, random: torch.Generator
-    ) -> tuple[Inferred, Tensor, Tensor]: ...
-
-    def infer_with_targets(
-        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
-    ) -> Inferred: ...
-
-    def log_likelihood(self, latent: Any, batch: TaskBatch, /) -> Tensor: ...
-
-    def context_log_likelihood(self, inferred: Any, context: TaskBatch) -> Tensor: ...
+    def estimate_with_targets(
+        self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool
+    ) -> Estimates: ...
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of an objective by name, weighted as they enter the sum; one value a task."""
+    """The terms of an objective by name, weighted as they enter the sum; one value per task."""
 
     by_name: dict[str, Float[Tensor, "tasks"]]
 
@@ -63,35 +64,17 @@ class Terms:
         return reduce(operator.add, self.by_name.values())
 
 
-# --- the three estimators --------------------------------------------------------------------------------------------
+# --- the two ways to average over samples ----------------------------------------------------------------------------
 
 
-def log_expected_likelihood(log_likelihood: Float[Tensor, "tasks samples points"]) -> Float[Tensor, "tasks"]:
-    """`log (1/K) sum_k p(Y | W_k)`, the log posterior predictive density. Biased downwards for finite K."""
-    return torch.logsumexp(log_likelihood.sum(-1), dim=1) - math.log(log_likelihood.shape[1])
+def log_expected(log_density: Float[Tensor, "tasks samples groups"]) -> Float[Tensor, "tasks"]:
+    """`sum_g log (1/K) sum_k q_k(Y_g)`, the log predictive density of every group. Biased downwards for finite K."""
+    return (torch.logsumexp(log_density, dim=1) - math.log(log_density.shape[1])).sum(-1)
 
 
-def expected_log_likelihood(log_likelihood: Float[Tensor, "tasks samples points"]) -> Float[Tensor, "tasks"]:
-    """`(1/K) sum_k log p(Y | W_k)`. Unbiased."""
-    return log_likelihood.sum(-1).mean(1)
-
-
-def kl_to_prior(inferred: Inferred) -> Float[Tensor, "tasks"]:
-    """The layerwise KLs in closed form, summed over layers and averaged over samples of the layers before."""
-    return inferred.total_kl()
-
-
-def elbo_terms(
-    inferred: Inferred,
-    log_likelihood: Float[Tensor, "tasks samples points"],
-    likelihood_weight: float,
-    kl_weight: float,
-) -> dict[str, Float[Tensor, "tasks"]]:
+def elbo_terms(estimates: Estimates, likelihood_weight: float, kl_weight: float) -> dict[str, Float[Tensor, "tasks"]]:
     """The evidence lower bound of the contexts, as `E_q[log p(Y_c | W)]` and `-KL[q || p]`."""
-    return {
-        "likelihood": likelihood_weight * expected_log_likelihood(log_likelihood),
-        "kl": -kl_weight * kl_to_prior(inferred),
-    }
+    return {"likelihood": likelihood_weight * estimates.context().mean(1), "kl": -kl_weight * estimates.kl()}
 
 
 # --- the objectives --------------------------------------------------------------------------------------------------
@@ -99,21 +82,58 @@ def elbo_terms(
 
 @dataclass(frozen=True)
 class Objective(abc.ABC):
-    """num_samples: weight samples a task and step."""
+    """num_samples: samples of the hidden layers per task and step.
 
-    num_samples: int = 32
+    integrate: integrate the last layer in closed form where the likelihood is Gaussian, which is more accurate with
+        fewer samples. Other likelihoods, and neural processes, are estimated by samples whatever this says; False does
+        so for all, as the paper does.
+    """
+
+    num_samples: int = 8
+    integrate: bool = True
 
     def __post_init__(self):
         if self.num_samples < 1:
             raise ValueError(f"num_samples: got {self.num_samples}, expected a positive number")
 
-    @abc.abstractmethod
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         """The terms for a prepared batch."""
+        estimates = self._estimates(model, batch, generator)
+        try:
+            return self._terms(estimates)
+        except TooLargeForFloat32:
+            return self._terms(estimates.in_float64())
+
+    @abc.abstractmethod
+    def _estimates(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Estimates: ...
+
+    @abc.abstractmethod
+    def _terms(self, estimates: Estimates) -> Terms: ...
 
 
 @dataclass(frozen=True)
-class PPAVI(Objective):
+class _Predictive(Objective):
+    """group_size: targets of a task whose joint density is one term; None for all of them together, as in the paper.
+
+    Groups are random. A joint density of many targets needs one sample of the hidden layers that is right everywhere at
+    once: where hidden weights have several modes, a few samples are not enough, and small groups learn better.
+    """
+
+    group_size: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.group_size is not None and self.group_size < 1:
+            raise ValueError(f"group_size: got {self.group_size}, expected a positive number, or None for all targets")
+
+    def _estimates(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Estimates:
+        if self.group_size is not None and 1 < self.group_size < batch.target.x.shape[1]:
+            batch = SplitBatch(batch.context, batch.target.shuffled(generator))
+        return model.estimate(batch, self.num_samples, generator, integrate=self.integrate, group_size=self.group_size)
+
+
+@dataclass(frozen=True)
+class PPAVI(_Predictive):
     """Posterior-predictive amortised variational inference, the paper's objective: `log q(Y_t | D_c) + ELBO(D_c)`.
 
     The weights temper the terms; 1 is the paper's definition, and 0.1 for `predictive_weight` and `kl_weight` its
@@ -124,11 +144,9 @@ class PPAVI(Objective):
     likelihood_weight: float = 1.0
     kl_weight: float = 1.0
 
-    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        inferred, context, target = model.infer_and_score(batch, self.num_samples, generator)
-        predictive = self.predictive_weight * log_expected_likelihood(target)
-        elbo = elbo_terms(inferred, context, self.likelihood_weight, self.kl_weight)
-        return Terms({"predictive": predictive, **elbo})
+    def _terms(self, estimates: Estimates) -> Terms:
+        predictive = self.predictive_weight * log_expected(estimates.predictive())
+        return Terms({"predictive": predictive, **elbo_terms(estimates, self.likelihood_weight, self.kl_weight)})
 
 
 @dataclass(frozen=True)
@@ -138,44 +156,41 @@ class AVI(Objective):
     likelihood_weight: float = 1.0
     kl_weight: float = 1.0
 
-    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        inferred = model.infer(batch.context, self.num_samples, generator)
-        context = model.context_log_likelihood(inferred, batch.context)
-        return Terms(elbo_terms(inferred, context, self.likelihood_weight, self.kl_weight))
+    def _estimates(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Estimates:
+        return model.estimate(batch.without_targets(), self.num_samples, generator, integrate=self.integrate)
+
+    def _terms(self, estimates: Estimates) -> Terms:
+        return Terms(elbo_terms(estimates, self.likelihood_weight, self.kl_weight))
 
 
 @dataclass(frozen=True)
-class NPML(Objective):
+class NPML(_Predictive):
     """Neural-process maximum likelihood: `log q(Y_t | D_c)`."""
 
     predictive_weight: float = 1.0
 
-    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        inferred = model.infer(batch.context, self.num_samples, generator)
-        target = model.log_likelihood(inferred.latent, batch.target)
-        return Terms({"predictive": self.predictive_weight * log_expected_likelihood(target)})
+    def _terms(self, estimates: Estimates) -> Terms:
+        return Terms({"predictive": self.predictive_weight * log_expected(estimates.predictive())})
 
 
 @dataclass(frozen=True)
 class NPVI(Objective):
     """Neural-process variational inference: `E_q(W|D)[log p(Y_t | W)] - KL[q(W | D) || q(W | D_c)]`.
 
-    The KL between the two approximate posteriors is in closed form where the model has one (latent neural processes);
-    over the weights of a network it is estimated by their samples, without bias.
+    With the last layer integrated, the expectation and the last layer's part of the KL are in closed form given the
+    hidden layers. The hidden layers' part is estimated by their samples, without bias: a closed form given the layers
+    before would need the covariance of every hidden unit. Latent neural processes have their KL in closed form.
     """
 
     likelihood_weight: float = 1.0
     kl_weight: float = 1.0
 
-    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        inferred = model.infer_with_targets(batch.context, batch.joined(), self.num_samples, generator)
-        target = model.log_likelihood(inferred.latent, batch.target)
-        return Terms(
-            {
-                "likelihood": self.likelihood_weight * expected_log_likelihood(target),
-                "kl": -self.kl_weight * inferred.total_kl(),
-            }
-        )
+    def _estimates(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Estimates:
+        return model.estimate_with_targets(batch, self.num_samples, generator, integrate=self.integrate)
+
+    def _terms(self, estimates: Estimates) -> Terms:
+        likelihood = self.likelihood_weight * estimates.target().mean(1)
+        return Terms({"likelihood": likelihood, "kl": -self.kl_weight * estimates.kl()})
 
 
 @dataclass(frozen=True)
@@ -186,8 +201,9 @@ class TELLAVI(Objective):
     likelihood_weight: float = 1.0
     kl_weight: float = 1.0
 
-    def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        inferred, context, target = model.infer_and_score(batch, self.num_samples, generator)
-        expected = self.target_weight * expected_log_likelihood(target)
-        elbo = elbo_terms(inferred, context, self.likelihood_weight, self.kl_weight)
-        return Terms({"target": expected, **elbo})
+    def _estimates(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Estimates:
+        return model.estimate(batch, self.num_samples, generator, integrate=self.integrate)
+
+    def _terms(self, estimates: Estimates) -> Terms:
+        expected = self.target_weight * estimates.target().mean(1)
+        return Terms({"target": expected, **elbo_terms(estimates, self.likelihood_weight, self.kl_weight)})

@@ -2,9 +2,9 @@
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -14,14 +14,25 @@ from bnnp import priors
 from bnnp._random import Seed, as_integer, normal
 from bnnp._shapes import Bool, Float, Tensor
 from bnnp._workers import in_parallel
-from bnnp.gaussian import CAREFUL, Observations, UnitPrior, Update, UpdateNoise, condition, log_prior, with_missing
+from bnnp.gaussian import (
+    CAREFUL,
+    NaturalParameters,
+    Observations,
+    UnitPrior,
+    Update,
+    UpdateNoise,
+    condition,
+    log_prior,
+    with_missing,
+)
 from bnnp.inverse import FactorisationError
 from bnnp.layers import AmortisedLinear, AttentionNetwork, PointEncoder, SetEncoder, side_by_side
 from bnnp.likelihoods import Gaussian, Likelihood
 from bnnp.models.base import MetaLearner, check_num_samples
 from bnnp.models.draws import Draws
+from bnnp.models.estimates import Integrated, Points, Sampled
 from bnnp.models.posterior import WeightPosterior
-from bnnp.network import AnyNetwork, run
+from bnnp.network import AnyNetwork, advance, features_of_layer
 from bnnp.tasks.chunks import Pieces
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch
@@ -64,6 +75,54 @@ class InferredWeights:
     def total_kl(self) -> Float[Tensor, "tasks"]:
         """The KL of the whole posterior: layerwise terms summed, averaged over samples of the earlier layers."""
         return reduce(operator.add, [kl.mean(1) for kl in self.kl])
+
+
+@dataclass(frozen=True)
+class InferredHidden:
+    """Samples of all layers but the last.
+
+    kl: of these layers to their priors, averaged over samples.
+    prior, given: of the last layer, and the pseudo-observations that it is conditioned on.
+    features: that come to the last layer at the context, and after it at other inputs that were asked for.
+    rest: what points beside the context add to the last layer.
+    """
+
+    weights: list[Float[Tensor, "tasks samples _d _out"]]
+    kl: Float[Tensor, "tasks"]
+    prior: UnitPrior
+    given: Points
+    features: Float[Tensor, "tasks samples points d"]
+    rest: NaturalParameters | None = None
+
+
+Rest = Callable[[int, UnitPrior, Sequence[Tensor]], NaturalParameters]
+"""What points beside the context add to a layer, given its prior and the weights of the layers before."""
+
+
+@dataclass
+class _Drawn:
+    """Layers sampled so far.
+
+    known: pseudo-observations of all layers, where they do not depend on samples.
+    outputs: of the last of these layers (at first, the inputs);  features: that come to the next one.
+    """
+
+    known: dict[int, Observations]
+    outputs: Tensor
+    features: Tensor
+    weights: list[Tensor] = field(default_factory=list)
+    kl: list[Tensor] = field(default_factory=list)
+    log_density: list[Tensor] = field(default_factory=list)
+    whitened: list[Tensor] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Density:
+    """total: log-density of some layers;  outputs: of the last of them;  features: that come to the next one."""
+
+    total: Float[Tensor, "tasks samples"]
+    outputs: Tensor
+    features: Tensor
 
 
 class AmortisedModel(MetaLearner):
@@ -210,76 +269,187 @@ class AmortisedModel(MetaLearner):
         Cost per task and sample: `O(n d min(n, d) out + min(n, d)^3 out)` a layer; the first layer's matrices are
         shared by all samples.
         """
-        weights, kls, log_densities = [], [], []
-        whitened: list[Tensor] = []
-        points = context.x.shape[1]
-        known = self._observations_at_once(context)
-        h = (context.x if others is None else torch.cat([context.x, others], 1)).unsqueeze(1)
+        drawn = self.sample_layers(
+            self.network.num_layers, context, num_samples, random, careful=careful, others=others
+        )
+        return InferredWeights(drawn.weights, drawn.kl, drawn.features, drawn.log_density)
 
-        def outputs(layer: int, features: Tensor) -> Tensor:
-            nonlocal h
-            prior = self.prior.layer(layer, whitened)
-            phi, before = features, h
+    def infer_hidden(
+        self,
+        context: TaskBatch,
+        num_samples: int,
+        random: torch.Generator,
+        others: Float[Tensor, "tasks others x"] | None = None,
+        rest: "Rest | None" = None,
+    ) -> "InferredHidden":
+        """Sample all layers but the last, as `infer` does; what the last layer is conditioned on comes with them."""
+        last = self.network.num_layers - 1
+        drawn = self.sample_layers(last, context, num_samples, random, others=others, rest=rest)
+        points = context.x.shape[1]
+        before = drawn.outputs[:, :, :points] if self.inference_sees_hidden else drawn.outputs
+        given = Points(*self.evidence(last, context, before, drawn.features[:, :, :points], drawn.known.get(last)))
+        kl = reduce(operator.add, [kl.mean(1) for kl in drawn.kl]) if drawn.kl else context.x.new_zeros(len(context))
+        prior = self.prior.layer(last, drawn.whitened)
+        others_add = None if rest is None else rest(last, prior, drawn.weights)
+        return InferredHidden(drawn.weights, kl, prior, given, drawn.features, others_add)
+
+    def sample_layers(
+        self,
+        count: int,
+        context: TaskBatch,
+        num_samples: int,
+        random: torch.Generator | Sequence[UpdateNoise],
+        *,
+        careful: bool = False,
+        others: Float[Tensor, "tasks others x"] | None = None,
+        rest: "Rest | None" = None,
+    ) -> "_Drawn":
+        """The first `count` layers, and the features that come to the layer after them (or the network's outputs)."""
+        points = context.x.shape[1]
+        h = (context.x if others is None else torch.cat([context.x, others], 1)).unsqueeze(1)
+        program = self.network.program(h, _beside_samples(context.mask))
+        drawn = _Drawn(self._observations_at_once(context), h, next(program))
+        for layer in range(count):
+            prior = self.prior.layer(layer, drawn.whitened)
+            others_add = None if rest is None else rest(layer, prior, drawn.weights)
+            phi, before = drawn.features, drawn.outputs
             if others is not None:
                 phi, before = phi[:, :, :points], before[:, :, :points] if self.inference_sees_hidden else before
-            phi, seen = self.evidence(layer, context, before, phi, known.get(layer))
+            phi, seen = self.evidence(layer, context, before, phi, drawn.known.get(layer))
             draws = self.random_draws(layer, phi, num_samples, random)
             if careful:
                 prior, phi, seen, draws = prior.to(CAREFUL), phi.to(CAREFUL), seen.to(CAREFUL), draws.to(CAREFUL)
-            update = self.named_update(layer, condition, prior, phi, seen, draws)
+            update = self.named_update(layer, condition, prior, phi, seen, draws, others_add)
             if self.prior.couples_layers:
-                whitened.append(update.whitened.to(self.dtype))
+                drawn.whitened.append(update.whitened.to(self.dtype))
             units = update.centred + prior.mean
             if careful:
-                log_densities.append(_log_density(prior, update.whitened, units, phi, seen, update))
-            weights.append(self.prior.from_units(layer, units.to(self.dtype)))
-            kls.append(update.kl.sum(-1))
-            h = features @ weights[-1]
-            return h
-
-        result = run(self.network.program(h, _beside_samples(context.mask)), outputs)
-        return InferredWeights(weights, kls, result, log_densities)
+                drawn.log_density.append(_log_density(prior, update.whitened, units, phi, seen, update))
+            drawn.weights.append(self.prior.from_units(layer, units.to(self.dtype)))
+            drawn.kl.append(update.kl.sum(-1))
+            drawn.outputs = drawn.features @ drawn.weights[-1]
+            drawn.features = advance(program, drawn.outputs)
+        return drawn
 
     def infer_and_score(
         self, batch: SplitBatch, num_samples: int, random: torch.Generator
     ) -> tuple[InferredWeights, Tensor, Tensor]:
-        """Contexts and targets go through the network together, where their points do not see each other."""
+        """Samples given the contexts, with the log-densities of contexts and targets under them.
+
+        Contexts and targets go through the network together, where their points do not see each other.
+        """
         if self.network.mixes_points:
-            return super().infer_and_score(batch, num_samples, random)
+            inferred = self.infer(batch.context, num_samples, random)
+            of_target = self.log_likelihood(inferred.weights, batch.target)
+            return inferred, self.context_log_likelihood(inferred, batch.context), of_target
         inferred = self.infer(batch.context, num_samples, random, others=batch.target.x)
         sizes = [batch.context.x.shape[1], batch.target.x.shape[1]]
         of_context, of_target = self._log_prob(inferred.outputs, batch.joined()).split(sizes, dim=-1)
         return inferred, of_context, of_target
 
+    def estimate(
+        self,
+        batch: SplitBatch,
+        num_samples: int,
+        random: torch.Generator,
+        *,
+        integrate: bool = True,
+        group_size: int | None = None,
+    ) -> Sampled | Integrated:
+        if not (integrate and self.can_integrate):
+            inferred, of_context, of_target = self.infer_and_score(batch, num_samples, random)
+            return Sampled(inferred, lambda: of_context, lambda: of_target, group_size)
+        apart = self.network.mixes_points
+        inferred = self.infer_hidden(batch.context, num_samples, random, None if apart else batch.target.x)
+        points = batch.context.x.shape[1]
+        of_target = self.last_features(inferred.weights, batch.target) if apart else inferred.features[:, :, points:]
+        return Integrated(
+            inferred.kl,
+            inferred.prior,
+            inferred.given,
+            self.observed(inferred.features[:, :, :points], batch.context),
+            self.observed(of_target, batch.target),
+            self.outputs_of_a_unit,
+            group_size,
+        )
+
+    def estimate_with_targets(
+        self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool = True
+    ) -> Sampled | Integrated:
+        if not (integrate and self.can_integrate):
+            return super().estimate_with_targets(batch, num_samples, random)
+        everything, last = batch.joined(), self.network.num_layers - 1
+        inferred = self.infer_hidden(everything, num_samples, random)
+        given_all = self._log_density(inferred.weights, everything)
+        given_context = self._log_density(inferred.weights, batch.context)
+        of_target = self.last_features(inferred.weights, batch.target)
+        return Integrated(
+            (given_all.total - given_context.total).mean(1),
+            inferred.prior,
+            inferred.given,
+            self.observed(given_context.features, batch.context),
+            self.observed(of_target, batch.target),
+            self.outputs_of_a_unit,
+            against=Points(*self.evidence(last, batch.context, given_context.outputs, given_context.features)),
+        )
+
+    @property
+    def can_integrate(self) -> bool:
+        """Whether the last layer's weights have a closed form: under a Gaussian likelihood."""
+        return isinstance(self.likelihood, Gaussian)
+
+    @property
+    def outputs_of_a_unit(self) -> int:
+        """How many outputs share a unit of the last layer's prior."""
+        return self.network.sizes[-1] if self.prior.couples_outputs else 1
+
+    def last_features(
+        self, hidden: Sequence[Float[Tensor, "tasks samples _d _out"]], batch: TaskBatch
+    ) -> Float[Tensor, "tasks samples points d"]:
+        """What comes to the last layer at the points of a batch, given the weights of all others."""
+        program = self.network.program(batch.x.unsqueeze(1), _beside_samples(batch.mask))
+        return features_of_layer(program, hidden)
+
+    def observed(self, features: Float[Tensor, "tasks samples points d"], batch: TaskBatch) -> Points:
+        """Points as the last layer sees them, with the likelihood's own noise."""
+        assert isinstance(self.likelihood, Gaussian)
+        y = batch.y.mT.unsqueeze(1)
+        inverse_noise = (1 / self.likelihood.noise_at(batch.x)).mT.unsqueeze(1)
+        return Points(*self._in_units(Observations(y, inverse_noise), features, batch))
+
     def infer_with_targets(
         self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
     ) -> InferredWeights:
-        """Samples given all points of the tasks, with their KL to the posterior given the contexts alone."""
-        return infer_with_targets(self, context, everything, num_samples, random)
+        """Samples of `q(W | D)` with `KL[q(W | D) || q(W | D_c)]`, which is estimated by them, without bias."""
+        inferred = self.infer(everything, num_samples, random)
+        log_ratio = self.log_density(inferred.weights, everything) - self.log_density(inferred.weights, context)
+        return replace(inferred, kl=[log_ratio])
 
     def log_density(
         self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], context: TaskBatch
     ) -> Float[Tensor, "tasks samples"]:
         """`log q(W | context)` of given weights, by Bayes' rule in each layer."""
-        terms: list[Tensor] = []
+        return self._log_density(weights, context).total
+
+    def _log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> "_Density":
+        """The log-density of the first layers, as many as there are weights, and what comes to the layer after them."""
+        total = context.x.new_zeros(len(context), 1)
         whitened: list[Tensor] = []
         h = context.x.unsqueeze(1)
-
-        def outputs(layer: int, features: Tensor) -> Tensor:
-            nonlocal h
+        program = self.network.program(h, _beside_samples(context.mask))
+        features = next(program)
+        for layer, w in enumerate(weights):
             prior = self.prior.layer(layer, whitened)
             phi, seen = self.evidence(layer, context, h, features)
-            units = self.prior.to_units(weights[layer])
+            units = self.prior.to_units(w)
             v = prior.whiten(units)
             zeros = UpdateNoise(torch.zeros_like(v), torch.zeros(*v.shape[:-1], phi.shape[-2], dtype=v.dtype))
             update = self.named_update(layer, condition, prior, phi, seen, zeros)
-            terms.append(_log_density(prior, v, units, phi, seen, update))
+            total = total + _log_density(prior, v, units, phi, seen, update)
             whitened.append(v)
-            h = features @ weights[layer]
-            return h
-
-        run(self.network.program(h, _beside_samples(context.mask)), outputs)
-        return torch.stack(torch.broadcast_tensors(*terms)).sum(0)
+            h = features @ w
+            features = advance(program, h)
+        return _Density(total, h, features)
 
     def log_likelihood(
         self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], batch: TaskBatch
@@ -305,7 +475,9 @@ class AmortisedModel(MetaLearner):
         h: outputs of the layer before, for inference networks that see them.
         known: the pseudo-observations, where they have been computed before.
         """
-        seen = self._observations(layer, context, h) if known is None else known
+        return self._in_units(self._observations(layer, context, h) if known is None else known, features, context)
+
+    def _in_units(self, seen: Observations, features: Tensor, context: TaskBatch) -> tuple[Tensor, Observations]:
         if not context.is_full:
             seen = with_missing(seen, context.mask)
         if self.prior.couples_outputs:
@@ -315,8 +487,7 @@ class AmortisedModel(MetaLearner):
     def _observations(self, layer: int, context: TaskBatch, h: Tensor) -> Observations:
         if layer == len(self.layers):
             assert isinstance(self.likelihood, Gaussian)
-            y = context.y.mT.unsqueeze(1)
-            return Observations(y, (1 / self.likelihood.noise)[:, None].expand(y.shape))
+            return Observations(context.y.mT.unsqueeze(1), (1 / self.likelihood.noise_at(context.x)).mT.unsqueeze(1))
         inputs = self._points(context)
         if self.inference_sees_hidden and layer > 0:
             inputs = torch.cat([inputs.expand(-1, h.shape[1], -1, -1), h], dim=-1)
@@ -365,26 +536,6 @@ class AmortisedModel(MetaLearner):
         if isinstance(self.network, AttentionNetwork):
             sizes.append(self.network.heads * points**2)
         return max(1, *sizes)
-
-
-class _Densities(Protocol):
-    """A model whose posterior has a density: an `AmortisedModel`, in chunks or not."""
-
-    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredWeights: ...
-
-    def log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> Tensor: ...
-
-
-def infer_with_targets(
-    model: _Densities, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
-) -> InferredWeights:
-    """Samples of `q(W | D)` with `KL[q(W | D) || q(W | D_c)]`.
-
-    The KL between the two posteriors has no closed form and is estimated by the samples, without bias.
-    """
-    inferred = model.infer(everything, num_samples, random)
-    log_ratio = model.log_density(inferred.weights, everything) - model.log_density(inferred.weights, context)
-    return replace(inferred, kl=[log_ratio])
 
 
 def in_canonical_order(task: Task) -> Task:

@@ -11,6 +11,7 @@ from torch import nn
 from bnnp._random import Seed
 from bnnp._shapes import Float, Tensor
 from bnnp.likelihoods import Likelihood
+from bnnp.models.estimates import Integrated, Sampled
 from bnnp.priors import Prior
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch, as_columns
@@ -56,13 +57,34 @@ class MetaLearner(nn.Module, abc.ABC):
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Any:
         """Samples of the latent variable given prepared contexts."""
 
-    def infer_and_score(
-        self, batch: SplitBatch, num_samples: int, random: torch.Generator
-    ) -> tuple[Any, Tensor, Tensor]:
-        """Samples given the contexts, `context_log_likelihood` under them, and `log_likelihood` of the targets."""
+    def estimate(
+        self,
+        batch: SplitBatch,
+        num_samples: int,
+        random: torch.Generator,
+        *,
+        integrate: bool = True,
+        group_size: int | None = None,
+    ) -> Sampled | Integrated:
+        """What objectives are sums of, given the contexts. `integrate`: with the last layer in closed form, if any."""
         inferred = self.infer(batch.context, num_samples, random)
-        of_target = self.log_likelihood(inferred.latent, batch.target)
-        return inferred, self.context_log_likelihood(inferred, batch.context), of_target
+        return Sampled(
+            inferred,
+            lambda: self.context_log_likelihood(inferred, batch.context),
+            lambda: self.log_likelihood(inferred.latent, batch.target),
+            group_size,
+        )
+
+    def estimate_with_targets(
+        self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool = True
+    ) -> Sampled | Integrated:
+        """The same given all points, with the KL to the posterior given the contexts alone."""
+        inferred = self.infer_with_targets(batch.context, batch.joined(), num_samples, random)
+        return Sampled(
+            inferred,
+            lambda: self.log_likelihood(inferred.latent, batch.context),
+            lambda: self.log_likelihood(inferred.latent, batch.target),
+        )
 
     @abc.abstractmethod
     def infer_with_targets(

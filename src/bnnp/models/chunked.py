@@ -1,17 +1,29 @@
 """Training with contexts in chunks: derivatives go through one chunk, chosen at random (paper, App. C)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import NaturalParameters, UnitPrior, UpdateNoise, natural_parameters, weight_space
-from bnnp.models.amortised import AmortisedModel, InferredWeights, infer_with_targets
+from bnnp.gaussian import NaturalParameters, Observations, UnitPrior, UpdateNoise, natural_parameters
+from bnnp.last_layer import (
+    LastLayer,
+    condition_last_layer,
+    expected_log_likelihood,
+    log_density_of_groups,
+    log_density_of_sums,
+    sums_of_targets,
+)
+from bnnp.models.amortised import AmortisedModel, InferredHidden, InferredWeights, Rest
 from bnnp.models.base import MetaLearner
+from bnnp.models.estimates import Integrated, Sampled
 from bnnp.models.streaming import check_chunk_size, outputs_before
-from bnnp.network import features_of_layer, run
+from bnnp.network import features_of_layer
 from bnnp.tasks.task import SplitBatch, TaskBatch
 
 
@@ -32,48 +44,59 @@ class InChunks:
         check_chunk_size(self.model, self.chunk_size)
 
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredWeights:
-        points = context.x.shape[1]
-        if points <= self.chunk_size:
+        if context.x.shape[1] <= self.chunk_size:
             return self.model.infer(context, num_samples, random)
-        order = torch.randperm(points, generator=random, device=random.device).to(context.x.device)
-        parts = [_take(context, rows) for rows in order.split(self.chunk_size)]
-        chosen = int(torch.randint(len(parts), (), generator=random, device=random.device))
-        return self._infer(parts[chosen], parts[:chosen] + parts[chosen + 1 :], num_samples, random)
+        return self._infer(*self._cut(context, random), num_samples, random)
 
     def _infer(
         self, chosen: TaskBatch, others: Sequence[TaskBatch], num_samples: int, random: torch.Generator
     ) -> InferredWeights:
-        model = self.model
-        weights: list[Tensor] = []
-        kls: list[Tensor] = []
-        whitened: list[Tensor] = []
-        h = chosen.x.unsqueeze(1)
+        rest = self._rest(others, num_samples, random)
+        drawn = self.model.sample_layers(self.model.network.num_layers, chosen, num_samples, random, rest=rest)
+        return InferredWeights(drawn.weights, drawn.kl, drawn.features)
 
-        def outputs(layer: int, features: Tensor) -> Tensor:
-            nonlocal h
-            prior = model.prior.layer(layer, whitened)
-            rest = self._sums(layer, prior, weights, others, num_samples, random)
-            phi, seen = model.evidence(layer, chosen, h, features)
-            noise = model.random_draws(layer, phi, num_samples, random)
-            update = model.named_update(layer, weight_space, prior, phi, seen, noise, rest)
-            if model.prior.couples_layers:
-                whitened.append(update.whitened)
-            weights.append(model.prior.from_units(layer, prior.mean + update.centred))
-            kls.append(update.kl.sum(-1))
-            h = features @ weights[-1]
-            return h
+    def _infer_hidden(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredHidden:
+        if context.x.shape[1] <= self.chunk_size:
+            return self.model.infer_hidden(context, num_samples, random)
+        chosen, others = self._cut(context, random)
+        return self.model.infer_hidden(chosen, num_samples, random, rest=self._rest(others, num_samples, random))
 
-        result = run(model.network.program(h), outputs)
-        return InferredWeights(weights, kls, result)
+    def _cut(self, context: TaskBatch, random: torch.Generator) -> tuple[TaskBatch, list[TaskBatch]]:
+        """Random chunks of a context: one of them, and the others."""
+        order = torch.randperm(context.x.shape[1], generator=random, device=random.device).to(context.x.device)
+        parts = [_take(context, rows) for rows in order.split(self.chunk_size)]
+        chosen = int(torch.randint(len(parts), (), generator=random, device=random.device))
+        return parts[chosen], parts[:chosen] + parts[chosen + 1 :]
 
-    def infer_and_score(
-        self, batch: SplitBatch, num_samples: int, random: torch.Generator
-    ) -> tuple[InferredWeights, Tensor, Tensor]:
+    def _rest(self, others: Sequence[TaskBatch], num_samples: int, random: torch.Generator) -> Rest:
+        return lambda layer, prior, weights: self._sums(layer, prior, weights, others, num_samples, random)
+
+    def estimate(
+        self,
+        batch: SplitBatch,
+        num_samples: int,
+        random: torch.Generator,
+        *,
+        integrate: bool = True,
+        group_size: int | None = None,
+    ) -> "Sampled | Integrated | IntegratedInChunks":
         if max(batch.context.x.shape[1], batch.target.x.shape[1]) <= self.chunk_size:
-            return self.model.infer_and_score(batch, num_samples, random)
-        inferred = self.infer(batch.context, num_samples, random)
-        of_target = self.log_likelihood(inferred.weights, batch.target)
-        return inferred, self.context_log_likelihood(inferred, batch.context), of_target
+            return self.model.estimate(batch, num_samples, random, integrate=integrate, group_size=group_size)
+        if integrate and self.model.can_integrate:
+            inferred = self._infer_hidden(batch.context, num_samples, random)
+            return IntegratedInChunks(self.model, self.chunk_size, inferred, batch, group_size)
+        sampled = self.infer(batch.context, num_samples, random)
+        return Sampled(
+            sampled,
+            lambda: self.context_log_likelihood(sampled, batch.context),
+            lambda: self.log_likelihood(sampled.weights, batch.target),
+            group_size,
+        )
+
+    def estimate_with_targets(
+        self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool = True
+    ) -> Sampled | Integrated:
+        return self.model.estimate_with_targets(batch, num_samples, random, integrate=integrate)
 
     @torch.no_grad()
     def _sums(
@@ -115,13 +138,71 @@ class InChunks:
     ) -> Float[Tensor, "tasks samples points"]:
         return self.log_likelihood(inferred.weights, context)
 
-    def infer_with_targets(
-        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
-    ) -> InferredWeights:
-        return infer_with_targets(self, context, everything, num_samples, random)
 
-    def log_density(self, weights: Sequence[Tensor], context: TaskBatch) -> Tensor:
-        return self.model.log_density(weights, context)
+@dataclass(frozen=True)
+class IntegratedInChunks:
+    """As `bnnp.models.estimates.Integrated`, with points that come to the last layer chunk by chunk.
+
+    Groups of targets are within chunks; one group of all targets is made of sums over chunks.
+    """
+
+    model: AmortisedModel
+    chunk_size: int
+    inferred: InferredHidden
+    batch: SplitBatch
+    group_size: int | None = None
+    dtype: torch.dtype | None = None
+
+    @cached_property
+    def layer(self) -> LastLayer:
+        found, dtype = self.inferred, self.dtype or self.model.dtype
+        given = found.given.to(dtype)
+        return condition_last_layer(
+            found.prior.to(dtype), given.phi, given.seen, rest=found.rest, through_weights=self.group_size is None
+        )
+
+    def kl(self) -> Float[Tensor, "tasks"]:
+        return self.inferred.kl + self.layer.kl.sum(-1).mean(1)
+
+    def context(self) -> Float[Tensor, "tasks samples"]:
+        return self._expected(self.batch.context)
+
+    def target(self) -> Float[Tensor, "tasks samples"]:
+        return self._expected(self.batch.target)
+
+    def predictive(self) -> Float[Tensor, "tasks samples groups"]:
+        target, outputs, layer = self.batch.target, self.model.outputs_of_a_unit, self.layer
+        size = self.group_size
+        if size is None:
+            sums = self._by_chunk(target, self.chunk_size, lambda phi, seen: sums_of_targets(layer, phi, seen))
+            return log_density_of_sums(layer, reduce(operator.add, sums)).unsqueeze(-1)
+        whole_groups = max(1, self.chunk_size // size) * size
+        parts = self._by_chunk(
+            target, whole_groups, lambda phi, seen: log_density_of_groups(layer, phi, seen, size, outputs)
+        )
+        return torch.cat(parts, dim=-1)
+
+    def in_float64(self) -> "IntegratedInChunks":
+        return replace(self, dtype=torch.float64)
+
+    def _expected(self, batch: TaskBatch) -> Tensor:
+        layer = self.layer
+        parts = self._by_chunk(batch, self.chunk_size, lambda phi, seen: expected_log_likelihood(layer, phi, seen))
+        return reduce(operator.add, parts)
+
+    def _by_chunk(self, batch: TaskBatch, size: int, compute: Callable[[Tensor, Observations], Any]) -> list[Any]:
+        """What `compute` makes of each chunk; its features are computed once more when it is differentiated."""
+        dtype = self.dtype or self.model.dtype
+
+        def of_part(part: TaskBatch) -> Any:
+            points = self.model.observed(self.model.last_features(self.inferred.weights, part), part).to(dtype)
+            return compute(points.phi, points.seen)
+
+        rows = torch.arange(batch.x.shape[1], device=batch.x.device)
+        return [
+            checkpoint(of_part, _take(batch, some), use_reentrant=False, preserve_rng_state=False)
+            for some in rows.split(size)
+        ]
 
 
 def in_chunks(model: MetaLearner, chunk_size: int) -> InChunks:

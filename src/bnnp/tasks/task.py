@@ -104,6 +104,13 @@ class TaskBatch:
         """Whether there is a point everywhere, so that nobody need look at the mask."""
         return bool(self.mask.all())
 
+    def shuffled(self, generator: torch.Generator) -> "TaskBatch":
+        """The points of every task in a random order of its own; those that are absent stay last."""
+        keys = torch.rand(self.mask.shape, generator=generator, device=generator.device).to(self.mask.device)
+        order = (keys + (~self.mask).to(keys)).argsort(1)
+        x, y = (values.gather(1, order.unsqueeze(-1).expand(values.shape)) for values in (self.x, self.y))
+        return TaskBatch(x, y, self.mask.gather(1, order))
+
     def __len__(self) -> int:
         return self.x.shape[0]
 
@@ -123,6 +130,10 @@ class SplitBatch:
             TaskBatch.of([split.context for split in splits], dtype, device),
             TaskBatch.of([split.target for split in splits], dtype, device),
         )
+
+    def without_targets(self) -> "SplitBatch":
+        target = self.target
+        return SplitBatch(self.context, TaskBatch(target.x[:, :0], target.y[:, :0], target.mask[:, :0]))
 
     def joined(self) -> TaskBatch:
         """All points of every task, those of the context first."""

@@ -1,0 +1,128 @@
+"""What objectives are sums of, for a batch of tasks: by samples of all weights, or with the last layer integrated.
+
+Both answer the same questions, given samples of the latent variable from the contexts:
+
+    kl          KL of the posterior to what the objective holds against it, one value per task
+    context     `E[log p(Y_c | W)]`, one value per task and sample
+    target      `E[log p(Y_t | W)]`, likewise
+    predictive  `log q(Y_g)` of every group of targets, one value per task, sample and group
+
+`Sampled` has one weight sample stand for its expectation; `Integrated` integrates the last layer's weights given the
+samples of the hidden layers, where `bnnp.last_layer` has the formulas.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from bnnp._shapes import Float, Tensor
+from bnnp.gaussian import NaturalParameters, Observations, UnitPrior
+from bnnp.last_layer import (
+    LastLayer,
+    condition_last_layer,
+    expected_log_likelihood,
+    kl_between,
+    log_density_of_groups,
+)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """inferred: samples with their KL.
+
+    of_context, of_target: log-densities of every point under every sample, computed when they are asked for.
+    group_size: targets in a group; None for all of them in one.
+    """
+
+    inferred: Any
+    of_context: Callable[[], Float[Tensor, "tasks samples points"]]
+    of_target: Callable[[], Float[Tensor, "tasks samples points"]]
+    group_size: int | None = None
+
+    def kl(self) -> Float[Tensor, "tasks"]:
+        return self.inferred.total_kl()
+
+    def context(self) -> Float[Tensor, "tasks samples"]:
+        return self.of_context().sum(-1)
+
+    def target(self) -> Float[Tensor, "tasks samples"]:
+        return self.of_target().sum(-1)
+
+    def predictive(self) -> Float[Tensor, "tasks samples groups"]:
+        terms = self.of_target()
+        size = max(1, terms.shape[-1]) if self.group_size is None else self.group_size
+        return torch.stack([group.sum(-1) for group in terms.split(size, dim=-1)], dim=-1)
+
+    def in_float64(self) -> "Sampled":
+        return self
+
+
+@dataclass(frozen=True)
+class Points:
+    """Some points as the last layer sees them: features, and outputs with the inverse of their noise."""
+
+    phi: Float[Tensor, "tasks samples rows d"]
+    seen: Observations
+
+    def to(self, dtype: torch.dtype) -> "Points":
+        return Points(self.phi.to(dtype), self.seen.to(dtype))
+
+
+@dataclass(frozen=True)
+class Integrated:
+    """hidden_kl: of all layers but the last, one value per task.
+
+    prior: of the last layer;  given: the points it is conditioned on, with their pseudo-noise;  rest: what others add.
+    observed, target: contexts and targets with the likelihood's noise.
+    outputs: how many outputs share a unit of the prior.
+    against: points whose posterior takes the place of the prior in the KL.
+    """
+
+    hidden_kl: Float[Tensor, "tasks"]
+    prior: UnitPrior
+    given: Points
+    observed: Points
+    targets: Points
+    outputs: int
+    group_size: int | None = None
+    against: Points | None = None
+    rest: NaturalParameters | None = None
+
+    @property
+    def _group(self) -> int:
+        points = max(1, self.targets.phi.shape[-2] // self.outputs)
+        return points if self.group_size is None else min(points, self.group_size)
+
+    @cached_property
+    def layer(self) -> LastLayer:
+        large = self._group * self.outputs > self.targets.phi.shape[-1] or self.against is not None
+        return condition_last_layer(self.prior, self.given.phi, self.given.seen, rest=self.rest, through_weights=large)
+
+    def kl(self) -> Float[Tensor, "tasks"]:
+        if self.against is None:
+            return self.hidden_kl + self.layer.kl.sum(-1).mean(1)
+        other = condition_last_layer(self.prior, self.against.phi, self.against.seen, through_weights=True)
+        return self.hidden_kl + kl_between(self.layer, other).mean(1)
+
+    def context(self) -> Float[Tensor, "tasks samples"]:
+        return expected_log_likelihood(self.layer, self.observed.phi, self.observed.seen)
+
+    def target(self) -> Float[Tensor, "tasks samples"]:
+        return expected_log_likelihood(self.layer, self.targets.phi, self.targets.seen)
+
+    def predictive(self) -> Float[Tensor, "tasks samples groups"]:
+        return log_density_of_groups(self.layer, self.targets.phi, self.targets.seen, self._group, self.outputs)
+
+    def in_float64(self) -> "Integrated":
+        double = torch.float64
+        return replace(
+            self,
+            prior=self.prior.to(double),
+            given=self.given.to(double),
+            observed=self.observed.to(double),
+            targets=self.targets.to(double),
+            against=None if self.against is None else self.against.to(double),
+        )
