@@ -6,9 +6,10 @@ from bnnp.evaluation import Oracle, Scores, evaluate
 from bnnp.inference import infer
 from bnnp.inverse import FactorisationError
 from bnnp.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
+from bnnp.mixture import MixturePredictive
 from bnnp.models import BNAM, BNNP, AttBNNP, WeightPosterior, load, load_posterior, zoo_names
 from bnnp.network import Network
-from bnnp.prediction import Predictive
+from bnnp.prediction import Predictive, SampledPredictive
 from bnnp.training import FitResult, History, TrainingDiverged, fit
 
 __version__ = "0.1.0"
@@ -44,6 +45,8 @@ __all__ = [
     "neural_processes",
     # prediction and evaluation
     "Predictive",
+    "MixturePredictive",
+    "SampledPredictive",
     "evaluation",
     "evaluate",
     "Oracle",

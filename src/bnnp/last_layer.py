@@ -88,6 +88,16 @@ class LastLayer:
         """Of the function at points."""
         return (phi @ self.mean.mT).mT
 
+    def of_samples(self, some: slice) -> "LastLayer":
+        """Of some samples of the hidden layers."""
+
+        def part(values: Tensor) -> Tensor:
+            return values if values.shape[1] == 1 else values[:, some]
+
+        form = type(self.form)(**{name: part(values) for name, values in vars(self.form).items()})
+        prior = UnitPrior(part(self.prior.mean), self.prior.factor)
+        return LastLayer(prior, part(self.mean), part(self.kl), part(self.log_evidence), form)
+
     def spread(self, phi: Float[Tensor, "tasks samples points d"], inverse_noise: Tensor) -> Spread:
         """Covariances of the function at points, where they are accurate beside this noise. `O(n d^2)` per unit."""
         spread = self.form.spread(self.prior, phi)

@@ -35,9 +35,101 @@ class Drawn:
     log_prob: Callable[[ArrayLike | Tensor], float]
 
 
-@dataclass(frozen=True)
-class Predictive:
+class Predictive(abc.ABC):
     """Predictions at new inputs, in the user's units. Arrays are NumPy.
+
+    A leaf says what it is made of: `SampledPredictive` of whole-function samples, `MixturePredictive` of Gaussians.
+    """
+
+    likelihood: Likelihood
+    standardiser: Standardiser
+
+    @property
+    @abc.abstractmethod
+    def mean(self) -> np.ndarray:
+        """Predictive mean (points, out); class probabilities for a categorical likelihood."""
+
+    @property
+    @abc.abstractmethod
+    def std(self) -> np.ndarray:
+        """Standard deviation of a new observation (points, out)."""
+
+    @property
+    @abc.abstractmethod
+    def function_std(self) -> np.ndarray:
+        """Standard deviation of the function itself, without observation noise (points, out)."""
+
+    @property
+    @abc.abstractmethod
+    def samples(self) -> np.ndarray:
+        """Function samples without observation noise (samples, points, out): each row is one coherent function."""
+
+    @abc.abstractmethod
+    def observations(self, seed: Seed = 0) -> np.ndarray:
+        """Samples of new observations (samples, points, y): each function sample with its own noise."""
+
+    @abc.abstractmethod
+    def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
+        """Quantiles of a new observation, or of the function itself with `noise=False`.
+
+        One `q` gives (points, out), several give (quantiles, points, out). Example: `pred.quantile([0.05, 0.95])`
+        """
+
+    @abc.abstractmethod
+    def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
+        """Log-density of every point under every sample, in the user's units, in float64."""
+
+    @abc.abstractmethod
+    def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
+        """Log predictive density of all observed points together."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Points, and outputs of the network."""
+
+    @property
+    @abc.abstractmethod
+    def device(self) -> torch.device: ...
+
+    def interval(self, level: float, *, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends (points, out) of the central interval for a new observation.
+
+        With `noise=False`, the function itself. Example: `low, high = pred.interval(0.9)`
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level: got {level}, expected a number between 0 and 1, as in 0.9")
+        low, high = self.quantile([(1 - level) / 2, (1 + level) / 2], noise=noise)
+        return low, high
+
+    def log_prob(self, y: ArrayLike | Tensor) -> np.ndarray:
+        """Log predictive density of each observed point by itself (points,)."""
+        terms = self.pointwise_log_prob(y)
+        return as_numpy(torch.logsumexp(terms, 0) - math.log(len(terms)))
+
+    def observed(self, y: ArrayLike | Tensor) -> Float[Tensor, "points y"]:
+        """A user's outputs at these inputs, in the model's units."""
+        points, out = self.shape
+        values = as_columns(y, "y", self.likelihood.y_size(out)).to(self.device)
+        if len(values) != points:
+            raise ValueError(f"y: got {len(values)} points, expected {points}, one for each input")
+        self.likelihood.check(values)
+        return self.standardiser.y(values) if self.likelihood.real_valued else values
+
+    def _in_user_units(self, values: Tensor) -> np.ndarray:
+        return as_numpy(self.standardiser.undo_y(values))
+
+    def _scaled(self, values: Tensor) -> np.ndarray:
+        return as_numpy(values * self.standardiser.y_scale)
+
+    def _log_scale(self) -> Tensor:
+        """By how much log-densities in the user's units are lower than in the model's."""
+        return self.standardiser.y_scale.double().log().sum()
+
+
+@dataclass(frozen=True)
+class SampledPredictive(Predictive):
+    """Everything from whole-function samples.
 
     outputs: the network's outputs for every weight sample, in the model's own units.
     drawn: where points of a sample are not independent given the outputs, what they are together.
@@ -49,30 +141,32 @@ class Predictive:
     drawn: Drawn | None = None
 
     @property
+    def shape(self) -> tuple[int, int]:
+        return self.outputs.shape[1], self.outputs.shape[2]
+
+    @property
+    def device(self) -> torch.device:
+        return self.outputs.device
+
+    @property
     @torch.no_grad()
     def mean(self) -> np.ndarray:
-        """Predictive mean (points, out); class probabilities for a categorical likelihood."""
         return self._in_user_units(self.likelihood.mean(self.outputs).mean(0))
 
     @property
     @torch.no_grad()
     def std(self) -> np.ndarray:
-        """Standard deviation of a new observation (points, out)."""
-        spread = self.likelihood.mean(self.outputs).var(0, correction=0) + self.likelihood.variance(self.outputs).mean(
-            0
-        )
-        return self._scaled(spread.sqrt())
+        between = self.likelihood.mean(self.outputs).var(0, correction=0)
+        return self._scaled((between + self.likelihood.variance(self.outputs).mean(0)).sqrt())
 
     @property
     @torch.no_grad()
     def function_std(self) -> np.ndarray:
-        """Standard deviation of the function itself, without observation noise (points, out)."""
         return self._scaled(self._functions().std(0, correction=0))
 
     @property
     @torch.no_grad()
     def samples(self) -> np.ndarray:
-        """Function samples without observation noise (samples, points, out): each row is one coherent function."""
         return self._in_user_units(self._functions())
 
     def _functions(self) -> Tensor:
@@ -80,29 +174,17 @@ class Predictive:
 
     @torch.no_grad()
     def observations(self, seed: Seed = 0) -> np.ndarray:
-        """Samples of new observations (samples, points, y): each function sample with its own noise."""
         if self.drawn is None:
             values = self.likelihood.sample(self.outputs, as_generator(seed))
         else:
             values = self.drawn.observations
-        return self._in_user_units(values) if self.likelihood.real_valued else _numpy(values)
+        return self._in_user_units(values) if self.likelihood.real_valued else as_numpy(values)
 
     def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
-        """Quantiles of a new observation, or of the function itself with `noise=False`.
-
-        One `q` gives (points, out), several give (quantiles, points, out). Example: `pred.quantile([0.05, 0.95])`
-        """
+        """Quantiles of the samples; `seed` is that of their noise. `Predictive.quantile` has the shapes."""
         if isinstance(self.likelihood, Categorical):
             raise ValueError("quantile: class labels have no order; use `mean` for the class probabilities")
-        levels = np.asarray(q, dtype=float)
-        if levels.size == 0 or not ((levels >= 0) & (levels <= 1)).all():
-            raise ValueError(f"q: got {q}, expected numbers between 0 and 1")
-        return np.quantile(self.observations(seed) if noise else self.samples, levels, axis=0)
-
-    def log_prob(self, y: ArrayLike | Tensor) -> np.ndarray:
-        """Log predictive density of each observed point by itself (points,)."""
-        terms = self.pointwise_log_prob(y)
-        return _numpy(torch.logsumexp(terms, 0) - math.log(len(terms)))
+        return np.quantile(self.observations(seed) if noise else self.samples, checked_levels(q), axis=0)
 
     def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
         """Log predictive density of all observed points together. Biased downwards, less so with more samples."""
@@ -113,25 +195,15 @@ class Predictive:
 
     @torch.no_grad()
     def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
-        """Log-density of every point under every function sample, in the user's units, in float64."""
-        observed = self.observed(y)
-        terms = self.likelihood.log_prob(self.outputs.double(), observed)
-        return terms - self.standardiser.y_scale.double().log().sum()
+        terms = self.likelihood.log_prob(self.outputs.double(), self.observed(y))
+        return terms - self._log_scale()
 
-    def observed(self, y: ArrayLike | Tensor) -> Float[Tensor, "points y"]:
-        """A user's outputs at these inputs, in the model's units."""
-        y_size = self.likelihood.y_size(self.outputs.shape[-1])
-        values = as_columns(y, "y", y_size).to(self.outputs.device)
-        if len(values) != self.outputs.shape[1]:
-            raise ValueError(f"y: got {len(values)} points, expected {self.outputs.shape[1]}, one for each input")
-        self.likelihood.check(values)
-        return self.standardiser.y(values) if self.likelihood.real_valued else values
 
-    def _in_user_units(self, values: Tensor) -> np.ndarray:
-        return _numpy(self.standardiser.undo_y(values))
-
-    def _scaled(self, values: Tensor) -> np.ndarray:
-        return _numpy(values * self.standardiser.y_scale)
+def checked_levels(q: float | Sequence[float]) -> np.ndarray:
+    levels = np.asarray(q, dtype=float)
+    if levels.size == 0 or not ((levels >= 0) & (levels <= 1)).all():
+        raise ValueError(f"q: got {q}, expected numbers between 0 and 1")
+    return levels
 
 
 class WeightSamples(abc.ABC):
@@ -158,17 +230,25 @@ class WeightSamples(abc.ABC):
     def num_samples(self) -> int:
         return self.weights[0].shape[0]
 
+    @abc.abstractmethod
     def predict(self, x: ArrayLike | Tensor) -> Predictive:
         """Predictions at new inputs (points, in).
 
         Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
         """
+
+    def predict_by_samples(self, x: ArrayLike | Tensor) -> SampledPredictive:
+        """Predictions as the weight samples make them, every layer's: no part is integrated."""
+        outputs = network_outputs(self.network, self.weights, self.prepared_inputs(x))
+        return SampledPredictive(outputs, self.likelihood, self.standardiser)
+
+    def prepared_inputs(self, x: ArrayLike | Tensor) -> Float[Tensor, "points x"]:
+        """A user's inputs in the model's units and precision."""
         inputs = as_columns(x, "x", self.network.sizes[0]).to(self.weights[0].device)
-        outputs = network_outputs(self.network, self.weights, self.standardiser.x(inputs).to(self.weights[0]))
-        return Predictive(outputs, self.likelihood, self.standardiser)
+        return self.standardiser.x(inputs).to(self.weights[0])
 
     def functions(self) -> list[Function]:
-        """Functions drawn from the posterior, one a weight sample: `fs[0](x)` gives (n, out) in NumPy."""
+        """Functions drawn from the posterior, one per weight sample: `fs[0](x)` gives (n, out) in NumPy."""
         return functions_of(self.network, self.weights, self.standardiser, self.likelihood.mean)
 
 
@@ -209,5 +289,5 @@ def fill_in_blocks(
     return outputs
 
 
-def _numpy(values: Tensor) -> np.ndarray:
+def as_numpy(values: Tensor) -> np.ndarray:
     return values.detach().cpu().numpy()

@@ -17,7 +17,7 @@ from bnnp._shapes import Tensor
 from bnnp.inference import Effort, Method, infer_many
 from bnnp.likelihoods import Likelihood
 from bnnp.network import AnyNetwork
-from bnnp.prediction import WeightSamples
+from bnnp.prediction import SampledPredictive, WeightSamples
 from bnnp.priors.base import Prior
 from bnnp.tasks.task import Task, as_columns
 
@@ -135,11 +135,14 @@ class _Known(WeightSamples):
     def standardiser(self):
         return self.like.standardiser
 
+    def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
+        return self.predict_by_samples(x)
+
 
 def _quantities(posterior: WeightSamples, task: Task, at: Tensor) -> np.ndarray:
     """(samples, quantities)."""
-    values = posterior.predict(at).outputs.flatten(1).double()
-    likelihood = posterior.predict(task.x).pointwise_log_prob(task.y).sum(1, keepdim=True)
+    values = posterior.predict_by_samples(at).outputs.flatten(1).double()
+    likelihood = posterior.predict_by_samples(task.x).pointwise_log_prob(task.y).sum(1, keepdim=True)
     return torch.cat([values, likelihood], dim=1).numpy()
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bnnp._random import Seed, as_generator, as_integer
+from bnnp._shapes import Float, Tensor
 from bnnp.likelihoods import Gaussian
-from bnnp.prediction import Predictive
+from bnnp.mixture import MixturePredictive
 from bnnp.tasks.exact import ExactPredictive
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import as_columns
@@ -17,7 +18,10 @@ class ExactSource(Protocol):
 
 @dataclass(frozen=True)
 class Oracle:
-    """`bnnp.evaluate(Oracle(bnnp.tasks.sawtooth()), ...)` scores the exact posterior of the process."""
+    """`bnnp.evaluate(Oracle(bnnp.tasks.sawtooth()), ...)` scores the exact posterior of the process.
+
+    Its densities are exact; `num_samples` is the number of its functions alone.
+    """
 
     source: ExactSource
 
@@ -37,8 +41,35 @@ class OraclePosterior:
     num_samples: int
     seed: int
 
-    def predict(self, x: Any) -> Predictive:
+    def predict(self, x: Any) -> MixturePredictive:
         inputs = as_columns(x, "x")
         exact = self.source.oracle(self.x, self.y, inputs)
-        draws = exact.sample(self.num_samples, as_generator(self.seed))
-        return Predictive(draws, Gaussian(exact.noise, learnable=False), Standardiser(inputs.shape[1], 1))
+        means, variances = exact.mean.unsqueeze(0), exact.covariance.diagonal().clamp(min=0).view(1, -1, 1)
+        likelihood, units = Gaussian(exact.noise, learnable=False), Standardiser(inputs.shape[1], 1)
+        noise = means.new_full(means.shape[1:], exact.noise)
+        components = _ExactGaussian(exact, self.num_samples, self.seed)
+        return MixturePredictive(means, variances, noise, components, likelihood, units)
+
+
+@dataclass(frozen=True)
+class _ExactGaussian:
+    """The one Gaussian that the exact predictive is."""
+
+    process: ExactPredictive
+    num_samples: int
+    seed: int
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def functions(self) -> Float[Tensor, "samples points 1"]:
+        return self.process.sample(self.num_samples, as_generator(self.seed))
+
+    def log_density(
+        self, y: Float[Tensor, "points 1"], noise: Float[Tensor, "points 1"], *, together: bool
+    ) -> Float[Tensor, "1 _groups"]:
+        exact = ExactPredictive(self.process.mean, self.process.covariance, float(noise[0]) if len(noise) else 1.0)
+        if together:
+            return exact.mean.new_tensor([[exact.joint_log_prob(y)]])
+        return exact.marginal_log_prob(y).unsqueeze(0)

@@ -13,8 +13,10 @@ import torch
 
 from bnnp._random import Seed, as_integer, child
 from bnnp._workers import in_parallel
+from bnnp.evaluation.crps import crps_of_mixture
 from bnnp.likelihoods import Categorical, Gaussian
-from bnnp.prediction import Predictive
+from bnnp.mixture import MixturePredictive
+from bnnp.prediction import Predictive, SampledPredictive
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
@@ -30,15 +32,17 @@ class Posterior(Protocol):
 class Conditionable(Protocol):
     """Anything that predicts from a context: a model, a peer, the oracle."""
 
-    def condition(self, x: Any, y: Any, *, num_samples: int, seed: Seed) -> Posterior: ...
+    def condition(self, x: Any, y: Any, *, num_samples: int = ..., seed: Seed) -> Posterior: ...
 
 
 @dataclass(frozen=True)
 class Scores:
     """Scores of every task, their means and standard errors. `scores["mae"]` is a mean.
 
-    The log predictive densities carry the number of weight samples in their name, as in `joint_lppd@1000`: they are
-    biased by it, and must not be compared across different numbers. Looking up `"joint_lppd"` works as well.
+    The log predictive densities carry in their name how they are estimated. `joint_lppd@1000` is from 1000 weight
+    samples: it is biased by their number, and must not be compared across different numbers. `joint_lppd@20 integrated`
+    has the last layer integrated given 20 samples of the hidden layers, `joint_lppd@integrated` given as many as each
+    task needs, and `joint_lppd@exact` is exact. Looking up `"joint_lppd"` works as well.
     """
 
     per_task: pd.DataFrame
@@ -88,7 +92,7 @@ def evaluate(
     model: Conditionable,
     tasks: TaskSource | Sequence[Split],
     *,
-    num_samples: int = 1000,
+    num_samples: int | None = None,
     num_tasks: int = 64,
     context_share: float | tuple[float, float] = (0.1, 0.5),
     context_count: int | tuple[int, int] | None = None,
@@ -98,49 +102,76 @@ def evaluate(
     """Score a model's predictions of the targets of test tasks, in the user's units.
 
     tasks: a source, of which `num_tasks` are drawn (all of a collection) and split at random, or splits ready made.
+    num_samples: samples of a task's posterior; where not given, as many as the model takes by itself.
     noise: score as if the observation noise had this standard deviation instead of the learned one (Gaussian only).
 
-    Example: `print(bnnp.evaluate(model, bnnp.tasks.sawtooth(), num_samples=1000, seed=0))`
+    Example: `print(bnnp.evaluate(model, bnnp.tasks.sawtooth(), seed=0))`
     """
     for name, value in (("num_samples", num_samples), ("num_tasks", num_tasks)):
-        if value < 1:
+        if value is not None and value < 1:
             raise ValueError(f"{name}: got {value}, expected a positive number")
     number = as_integer(seed)
     splits = _splits(tasks, num_tasks, context_share, context_count, child(number, _SPLIT))
 
+    choices = {} if num_samples is None else {"num_samples": num_samples}
+
     def scores_of(index: int) -> dict[str, float]:
         split = splits[index]
-        posterior = model.condition(
-            split.context.x, split.context.y, num_samples=num_samples, seed=child(number, _CONDITION, index)
-        )
+        posterior = model.condition(split.context.x, split.context.y, seed=child(number, _CONDITION, index), **choices)
         predictive = posterior.predict(split.target.x)
         if noise is not None:
             predictive = with_noise(predictive, noise)
-        return score(predictive, split.target.y, seed=child(number, _OBSERVE, index))
+        by_itself = (
+            num_samples is None and isinstance(predictive, MixturePredictive) and not predictive.components.exact
+        )
+        estimator = "integrated" if by_itself else None
+        return score(predictive, split.target.y, seed=child(number, _OBSERVE, index), estimator=estimator)
 
     rows = in_parallel(scores_of, range(len(splits)))
     return Scores(pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)]))
 
 
-def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0) -> dict[str, float]:
-    """All scores of one task. See `lppd` for the three log densities."""
+def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0, estimator: str | None = None) -> dict[str, float]:
+    """All scores of one task. See `lppd` for the three log densities.
+
+    estimator: what stands behind the `@` in their names; where not given, what `estimator_of` says.
+    """
     terms = predictive.pointwise_log_prob(y)
-    densities = {**lppd(terms), "joint": predictive.joint_log_prob(y) / len(y)}  # some models know it otherwise
-    result = {f"{name}_lppd@{len(terms)}": value for name, value in densities.items()}
+    densities = {**lppd(terms), "joint": predictive.joint_log_prob(y) / len(y)}  # not all know it from single points
+    name = estimator_of(predictive, len(terms)) if estimator is None else estimator
+    result = {f"{kind}_lppd@{name}": value for kind, value in densities.items()}
     if isinstance(predictive.likelihood, Categorical):
         labels = y.squeeze(-1).numpy()
         return {**result, "accuracy": float((predictive.mean.argmax(-1) == labels).mean())}
     observed = y.numpy()
     error = predictive.mean - observed
-    draws = predictive.observations(seed)
     result["mae"] = float(np.abs(error).mean())
     result["rmse"] = float(np.sqrt(np.square(error).mean()))
-    # the estimator of probability-weighted moments is the unbiased one in K log K, not K^2
-    result["crps"] = float(np.mean(np.asarray(scoringrules.crps_ensemble(observed, draws, m_axis=0, estimator="pwm"))))
+    if isinstance(predictive, MixturePredictive):
+        means, spreads = (values.reshape(len(values), -1).T for values in predictive.standard_components())
+        result["crps"] = float(crps_of_mixture(observed.reshape(-1), means, spreads).mean())
+        ranks = predictive.cdf(y)
+    else:
+        draws = predictive.observations(seed)
+        # the estimator of probability-weighted moments is the unbiased one in K log K, not K^2
+        crps = scoringrules.crps_ensemble(observed, draws, m_axis=0, estimator="pwm")
+        result["crps"], ranks = float(np.mean(np.asarray(crps))), None
     for level in COVERAGE_LEVELS:
-        low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        result[f"coverage_{round(100 * level)}"] = float(((observed >= low) & (observed <= high)).mean())
+        ends = (1 - level) / 2, (1 + level) / 2
+        if ranks is None:
+            low, high = np.quantile(draws, ends, axis=0)
+            inside = (observed >= low) & (observed <= high)
+        else:
+            inside = (ranks >= ends[0]) & (ranks <= ends[1])
+        result[f"coverage_{round(100 * level)}"] = float(inside.mean())
     return result
+
+
+def estimator_of(predictive: Predictive, samples: int) -> str:
+    """How log-densities are estimated: by so many samples, with the last layer integrated or not, or exactly."""
+    if not isinstance(predictive, MixturePredictive):
+        return str(samples)
+    return "exact" if predictive.components.exact else f"{samples} integrated"
 
 
 def lppd(terms: torch.Tensor) -> dict[str, float]:
@@ -159,6 +190,9 @@ def lppd(terms: torch.Tensor) -> dict[str, float]:
 
 def with_noise(predictive: Predictive, noise: float) -> Predictive:
     """The same functions under a Gaussian observation noise of this standard deviation, in the user's units."""
+    if isinstance(predictive, MixturePredictive):
+        return predictive.with_noise(noise)
+    assert isinstance(predictive, SampledPredictive)
     if not isinstance(predictive.likelihood, Gaussian):
         raise ValueError(
             f"noise: got {noise}, but the likelihood is not Gaussian with a noise that is the same everywhere; "
@@ -167,7 +201,7 @@ def with_noise(predictive: Predictive, noise: float) -> Predictive:
     if predictive.drawn is not None:
         raise ValueError(f"noise: got {noise}, but these functions were drawn with the model's own noise; leave it out")
     scaled = (noise / predictive.standardiser.y_scale).tolist()
-    return Predictive(predictive.outputs, Gaussian(scaled, learnable=False), predictive.standardiser)
+    return SampledPredictive(predictive.outputs, Gaussian(scaled, learnable=False), predictive.standardiser)
 
 
 def _plain(value: float) -> float | None:

@@ -19,7 +19,7 @@ from bnnp.inference.swag import SWAG
 from bnnp.inference.target import Target
 from bnnp.likelihoods import Gaussian, Likelihood
 from bnnp.network import AnyNetwork
-from bnnp.prediction import WeightSamples
+from bnnp.prediction import SampledPredictive, WeightSamples
 from bnnp.priors.base import Prior
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import Task
@@ -74,6 +74,10 @@ class InferredPosterior(WeightSamples):
     @property
     def standardiser(self) -> Standardiser:
         return self.of_standardiser
+
+    def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
+        """Predictions at new inputs (points, in), made of the functions of all weight samples."""
+        return self.predict_by_samples(x)
 
 
 def infer(

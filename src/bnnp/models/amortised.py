@@ -186,41 +186,54 @@ class AmortisedModel(MetaLearner):
         x: ArrayLike | Tensor | Pieces,
         y: ArrayLike | Tensor | None = None,
         *,
-        num_samples: int = 1000,
+        num_samples: int | None = None,
         seed: Seed = 0,
         chunk_size: int | None = None,
         progress: bool = False,
     ) -> WeightPosterior:
         """The posterior over the weights for one data set, as weight samples. Without points it is the prior.
 
+        num_samples: where not given, as many as predictions need: from 32 on, until one more would hardly change them
+            (`bnnp.models.enough`), and 1000 at most. Without a Gaussian likelihood, 1000.
         chunk_size: stream the context through every layer in chunks of so many points (paper, Algorithm 2): memory
             depends on the chunk, the posterior and its samples do not. Arrays may then be a `numpy.memmap`; or give, in
             place of `x` and `y`, `bnnp.tasks.from_parquet(...)`, something that can be iterated over again and again
             and yields pairs `(x, y)`, or a function that returns an iterator of such pairs.
         progress: a progress bar, for contexts of millions of points.
 
-        Example: `post = model.condition(x, y, num_samples=1000, seed=0)`; then `post.predict(x_new).mean`.
+        Example: `post = model.condition(x, y, seed=0)`; then `post.predict(x_new).mean`.
         """
-        check_num_samples(num_samples)
-        number = as_integer(seed)
-        if chunk_size is not None:
-            from bnnp.models import streaming  # it runs any model, so it cannot come first
+        from bnnp.models import enough, streaming  # they run any model, so they cannot come first
 
-            return streaming.condition(self, x, y, num_samples, number, chunk_size, progress)
-        if y is None:
+        number = as_integer(seed)
+        if num_samples is not None:
+            check_num_samples(num_samples)
+        if chunk_size is not None:
+            sampler = streaming.sampler(self, x, y, number, chunk_size, progress)
+        elif y is None:
             raise ValueError("y: got nothing, expected the outputs; a context that is read in pieces needs chunk_size")
-        task = in_canonical_order(self.checked_task(x, y))  # pyright: ignore[reportArgumentType]
+        else:
+            sampler = self._sampler(self.checked_task(x, y), number)  # pyright: ignore[reportArgumentType]
+        if num_samples is None:
+            return enough.samples(sampler) if self.can_integrate else sampler(range(enough.MOST))
+        return sampler(range(num_samples))
+
+    def _sampler(self, task: Task, seed: int) -> Callable[[range], WeightPosterior]:
+        """Any samples of the posterior, by their numbers."""
+        task = in_canonical_order(task)
         context = self.prepare(TaskBatch.of([task], device=self.device))
-        chunks = sample_chunks(num_samples, self._numbers_per_sample(len(task)))
 
         def infer(samples: range) -> InferredWeights:
-            draws = Draws(number, samples, self.dtype, self.device)
+            draws = Draws(seed, samples, self.dtype, self.device)
             noise = [self.layer_draws(draws, layer, 0, len(task)) for layer in range(self.network.num_layers)]
             return self.infer(context, len(samples), noise, careful=True)
 
-        with torch.no_grad():
-            parts = in_parallel(infer, chunks)
-        return WeightPosterior.joined(self, parts, number, len(task), context)
+        def posterior(samples: range) -> WeightPosterior:
+            with torch.no_grad():
+                parts = in_parallel(infer, sample_chunks(samples, self._numbers_per_sample(len(task))))
+            return WeightPosterior.joined(self, parts, seed, len(task), context)
+
+        return posterior
 
     def layer_draws(self, draws: Draws, layer: int, start: int, stop: int) -> UpdateNoise:
         """The draws for a layer's weights and for the points from number `start` up to `stop`."""
@@ -410,12 +423,21 @@ class AmortisedModel(MetaLearner):
         program = self.network.program(batch.x.unsqueeze(1), _beside_samples(batch.mask))
         return features_of_layer(program, hidden)
 
-    def observed(self, features: Float[Tensor, "tasks samples points d"], batch: TaskBatch) -> Points:
-        """Points as the last layer sees them, with the likelihood's own noise."""
+    def observed(
+        self,
+        features: Float[Tensor, "tasks samples points d"],
+        batch: TaskBatch,
+        noise: Float[Tensor, "tasks points y"] | None = None,
+    ) -> Points:
+        """Points as the last layer sees them, with the likelihood's own noise, or with that which is given."""
+        noise = self.noise_at(batch.x) if noise is None else noise
+        seen = Observations(batch.y.mT.unsqueeze(1), (1 / noise).mT.unsqueeze(1))
+        return Points(*self._in_units(seen, features, batch))
+
+    def noise_at(self, x: Float[Tensor, "*batch points x"]) -> Float[Tensor, "*batch points y"]:
+        """The likelihood's noise at prepared inputs, where it is Gaussian."""
         assert isinstance(self.likelihood, Gaussian)
-        y = batch.y.mT.unsqueeze(1)
-        inverse_noise = (1 / self.likelihood.noise_at(batch.x)).mT.unsqueeze(1)
-        return Points(*self._in_units(Observations(y, inverse_noise), features, batch))
+        return self.likelihood.noise_at(x)
 
     def infer_with_targets(
         self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
@@ -486,8 +508,7 @@ class AmortisedModel(MetaLearner):
 
     def _observations(self, layer: int, context: TaskBatch, h: Tensor) -> Observations:
         if layer == len(self.layers):
-            assert isinstance(self.likelihood, Gaussian)
-            return Observations(context.y.mT.unsqueeze(1), (1 / self.likelihood.noise_at(context.x)).mT.unsqueeze(1))
+            return Observations(context.y.mT.unsqueeze(1), (1 / self.noise_at(context.x)).mT.unsqueeze(1))
         inputs = self._points(context)
         if self.inference_sees_hidden and layer > 0:
             inputs = torch.cat([inputs.expand(-1, h.shape[1], -1, -1), h], dim=-1)
@@ -546,10 +567,10 @@ def in_canonical_order(task: Task) -> Task:
     return task.take(order)
 
 
-def sample_chunks(num_samples: int, numbers_per_sample: int) -> list[range]:
+def sample_chunks(samples: range, numbers_per_sample: int) -> list[range]:
     """Samples in chunks that keep memory bounded."""
-    size = max(1, min(num_samples, SAMPLES_AT_ONCE // numbers_per_sample))
-    return [range(start, min(start + size, num_samples)) for start in range(0, num_samples, size)]
+    size = max(1, min(len(samples), SAMPLES_AT_ONCE // numbers_per_sample))
+    return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 
 def _beside_samples(mask: Bool[Tensor, "tasks points"]) -> Bool[Tensor, "tasks one points"]:

@@ -11,7 +11,7 @@ from bnnp._shapes import Tensor
 from bnnp.gaussian import CAREFUL, NaturalParameters, UnitPrior, condition_on, log_density_at_sample
 from bnnp.models.draws import Draws
 from bnnp.models.posterior import WeightPosterior
-from bnnp.models.streaming import check_can_be_cut, layer_noise, no_points, sums_over
+from bnnp.models.streaming import can_be_cut, check_can_be_cut, layer_noise, no_points, sums_over
 from bnnp.tasks.task import TaskBatch
 
 POINTS_AT_ONCE = 1024
@@ -27,7 +27,7 @@ def update(post: WeightPosterior, x: ArrayLike | Tensor, y: ArrayLike | Tensor) 
     before = post.forgetting_context()
     assert before.last is not None
     natural = before.last + _sums(post, new, post.points)
-    layer, prior = model.network.num_layers - 1, _last_prior(post)
+    layer, prior = model.network.num_layers - 1, last_prior(post)
     sample = model.named_update(layer, condition_on, prior, natural, layer_noise(model, _draws(post), layer))
     double = prior.to(CAREFUL)
     weights = model.prior.from_units(layer, (double.mean + sample.centred).to(model.dtype))[0]
@@ -44,8 +44,9 @@ def update(post: WeightPosterior, x: ArrayLike | Tensor, y: ArrayLike | Tensor) 
 
 @torch.no_grad()
 def sums_of_last_layer(post: WeightPosterior) -> NaturalParameters:
-    """The sums over the points that a posterior holds."""
-    check_can_be_cut(post.model, "update")
+    """The last layer's sums over all points that a posterior has seen."""
+    if post.last is not None:
+        return post.last
     assert post.context is not None
     layer = post.model.network.num_layers - 1
     return no_points(post.model, layer, post.num_samples) + _sums(post, post.context, 0)
@@ -53,17 +54,18 @@ def sums_of_last_layer(post: WeightPosterior) -> NaturalParameters:
 
 def _sums(post: WeightPosterior, batch: TaskBatch, start: int) -> NaturalParameters:
     """What points add, the first of which has number `start`."""
-    layer, prior = post.model.network.num_layers - 1, _last_prior(post)
+    layer, prior = post.model.network.num_layers - 1, last_prior(post)
     earlier = [w.unsqueeze(0) for w in post.weights[:-1]]
     total = no_points(post.model, layer, post.num_samples)
-    for first in range(0, batch.x.shape[1], POINTS_AT_ONCE):
-        here = slice(first, first + POINTS_AT_ONCE)
+    size = POINTS_AT_ONCE if can_be_cut(post.model) else max(1, batch.x.shape[1])
+    for first in range(0, batch.x.shape[1], size):
+        here = slice(first, first + size)
         part = TaskBatch(batch.x[:, here], batch.y[:, here], batch.mask[:, here])
         total = total + sums_over(post.model, layer, prior, earlier, part, _draws(post), start + first)
     return total
 
 
-def _last_prior(post: WeightPosterior) -> UnitPrior:
+def last_prior(post: WeightPosterior) -> UnitPrior:
     """The prior of the last layer, given the samples of the others."""
     prior, whitened = post.model.prior, []
     if prior.couples_layers:

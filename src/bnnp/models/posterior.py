@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,10 @@ from numpy.typing import ArrayLike
 
 from bnnp._shapes import Float, Tensor
 from bnnp.gaussian import NaturalParameters
+from bnnp.last_layer import LastLayer
 from bnnp.likelihoods import Likelihood
 from bnnp.network import AnyNetwork
-from bnnp.prediction import WeightSamples
+from bnnp.prediction import Predictive, WeightSamples
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import TaskBatch
 
@@ -72,6 +74,23 @@ class WeightPosterior(WeightSamples):
             NaturalParameters.joined(last, shared=model.network.num_layers == 1) if last else None,
         )
 
+    def with_more(self, other: WeightPosterior) -> WeightPosterior:
+        """All samples of two posteriors of the same data set, whose numbers follow each other."""
+        last = None
+        if self.last is not None and other.last is not None:
+            last = NaturalParameters.joined([self.last, other.last], shared=self.network.num_layers == 1)
+
+        def both(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> list[Tensor]:
+            return [torch.cat(pair) for pair in zip(ours, theirs, strict=True)]
+
+        return replace(
+            self,
+            weights=both(self.weights, other.weights),
+            layer_kl=both(self.layer_kl, other.layer_kl),
+            layer_log_density=both(self.layer_log_density, other.layer_log_density),
+            last=last,
+        )
+
     @property
     def network(self) -> AnyNetwork:
         return self.model.network
@@ -83,6 +102,28 @@ class WeightPosterior(WeightSamples):
     @property
     def standardiser(self) -> Standardiser:
         return self.model.standardiser
+
+    @cached_property
+    def last_layer(self) -> LastLayer:
+        """The Gaussian of the last layer's weights given every sample of the hidden layers, in float64."""
+        from bnnp.models import components
+
+        return components.last_layer_of(self)
+
+    def predict(self, x: ArrayLike | Tensor) -> Predictive:
+        """Predictions at new inputs (points, in).
+
+        Under a Gaussian likelihood they are a mixture of Gaussians, one per sample of the hidden layers, with the last
+        layer integrated (`bnnp.MixturePredictive`); otherwise they are made of function samples, and so is
+        `predict_by_samples` for any likelihood.
+
+        Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
+        """
+        if not self.model.can_integrate:
+            return self.predict_by_samples(x)
+        from bnnp.models import components
+
+        return components.mixture_at(self, self.prepared_inputs(x))
 
     @property
     def kl(self) -> float:
@@ -117,4 +158,5 @@ class WeightPosterior(WeightSamples):
 
         if self.last is not None:
             return self
+        online.check_can_be_cut(self.model, "update")
         return replace(self, context=None, last=online.sums_of_last_layer(self))

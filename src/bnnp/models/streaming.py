@@ -38,27 +38,30 @@ if TYPE_CHECKING:
     from bnnp.models.amortised import AmortisedModel, InferredWeights
 
 
-def condition(
-    model: AmortisedModel, x: Any, y: Any, num_samples: int, seed: int, chunk_size: int, progress: bool
-) -> WeightPosterior:
-    """`model.condition` with a `chunk_size`."""
+def sampler(
+    model: AmortisedModel, x: Any, y: Any, seed: int, chunk_size: int, progress: bool
+) -> Callable[[range], WeightPosterior]:
+    """Any samples of the posterior, by their numbers; the context is read anew for each call and layer."""
     from bnnp.models.amortised import sample_chunks
 
     check_chunk_size(model, chunk_size)
     context = _Context.of(model, x, y, chunk_size)
-    runs = sample_chunks(num_samples, _numbers_per_sample(model, chunk_size))
-    with torch.no_grad(), _bar(progress) as bar:
-        total = None if context.points is None else context.points * model.network.num_layers * len(runs)
-        shown = bar.add_task("conditioning, points x layers", total=total)
-        parts = [
-            _infer(model, context, Draws(seed, samples, model.dtype, model.device), lambda n: bar.advance(shown, n))
-            for samples in runs
-        ]
-    points = context.points
-    assert points is not None
-    inferred = [part for part, _ in parts]
-    last = [natural for _, natural in parts]
-    return WeightPosterior.joined(model, inferred, seed, points, None, last)
+
+    def posterior(samples: range) -> WeightPosterior:
+        runs = sample_chunks(samples, _numbers_per_sample(model, chunk_size))
+        with torch.no_grad(), _bar(progress) as bar:
+            total = None if context.points is None else context.points * model.network.num_layers * len(runs)
+            shown = bar.add_task("conditioning, points x layers", total=total)
+            parts = [
+                _infer(model, context, Draws(seed, some, model.dtype, model.device), lambda n: bar.advance(shown, n))
+                for some in runs
+            ]
+        points = context.points
+        assert points is not None
+        inferred = [part for part, _ in parts]
+        return WeightPosterior.joined(model, inferred, seed, points, None, [natural for _, natural in parts])
+
+    return posterior
 
 
 def can_be_cut(model: AmortisedModel) -> bool:

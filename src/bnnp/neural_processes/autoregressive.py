@@ -12,7 +12,7 @@ from bnnp._random import child
 from bnnp._shapes import Float, Int, Tensor
 from bnnp._workers import in_parallel
 from bnnp.neural_processes.posterior import Posterior, SampledFunction
-from bnnp.prediction import NUMBERS_AT_ONCE, Drawn, Predictive
+from bnnp.prediction import NUMBERS_AT_ONCE, Drawn, Predictive, SampledPredictive
 from bnnp.tasks.task import TaskBatch
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class AutoregressivePosterior(Posterior):
             return self._log_prob(x, predictive.observed(y), order)
 
         drawn = Drawn(functions, observations, log_prob)
-        predictive = Predictive(outputs, model.likelihood, model.standardiser, drawn)
+        predictive = SampledPredictive(outputs, model.likelihood, model.standardiser, drawn)
         return predictive
 
     def functions(self) -> list[SampledFunction]:

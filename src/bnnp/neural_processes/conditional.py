@@ -18,7 +18,7 @@ from bnnp.neural_processes.aggregate import mean_of_points
 from bnnp.neural_processes.autoregressive import AutoregressivePosterior
 from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.posterior import Posterior
-from bnnp.prediction import Predictive, fill_in_blocks
+from bnnp.prediction import Predictive, SampledPredictive, fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
 
 
@@ -92,7 +92,7 @@ class MarginalPosterior(Posterior):
 
         outputs = x.new_empty(1, len(x), model.numbers)
         outputs = fill_in_blocks(outputs, compute, model.numbers_a_point(len(self.task)))
-        return Predictive(outputs.expand(self.num_samples, -1, -1), model.likelihood, model.standardiser)
+        return SampledPredictive(outputs.expand(self.num_samples, -1, -1), model.likelihood, model.standardiser)
 
     def functions(self) -> NoReturn:
         name = type(self.model).__name__

@@ -17,7 +17,7 @@ from bnnp.neural_processes.aggregate import DiagonalGaussian
 from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.path import Codes, DeterministicPath
 from bnnp.neural_processes.posterior import Posterior, SampledFunction
-from bnnp.prediction import Predictive, fill_in_blocks
+from bnnp.prediction import Predictive, SampledPredictive, fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
 
 
@@ -128,7 +128,7 @@ class LatentPosterior(Posterior):
 
         outputs = x.new_empty(self.num_samples, len(x), model.numbers)
         outputs = fill_in_blocks(outputs, compute, model.numbers_a_point(len(self.task)))
-        return Predictive(outputs, model.likelihood, model.standardiser)
+        return SampledPredictive(outputs, model.likelihood, model.standardiser)
 
     def functions(self) -> list[SampledFunction]:
         alone = [replace(self.latent, z=self.latent.z[:, k : k + 1]) for k in range(self.num_samples)]

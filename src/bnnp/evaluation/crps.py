@@ -1,0 +1,45 @@
+"""The continuous ranked probability score of a mixture of Gaussians with equal weights."""
+
+import math
+
+import numpy as np
+import scoringrules
+import torch
+
+MANY = 100
+"""Components from which the closed form, which looks at all pairs of them, is slower than its integral."""
+NUMBERS_AT_ONCE = 2**22
+STEPS_PER_DEVIATION = 2.0
+"""Steps of the trapezoidal rule per least standard deviation: the integrand is analytic, so its error is below 1e-15."""
+
+
+def crps_of_mixture(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    """For each of n observations, with mixtures (n, K): in closed form, or to 1e-12 by its integral if K is large.
+
+    `E|X - y| - E|X - X'|/2`, where `E|X - X'|/2 = integral of F (1 - F)`. Cost per observation: `O(K^2)` up to K = 100,
+    `O(K range / least standard deviation)` above.
+    """
+    count, components = means.shape
+    size = max(1, NUMBERS_AT_ONCE // components**2 if components <= MANY else 1)
+    parts = [slice(start, start + size) for start in range(0, count, size)]
+    by_part = _closed_form if components <= MANY else _by_integral
+    found = [by_part(observed[part], means[part], spreads[part]) for part in parts]
+    return np.concatenate(found) if found else np.empty(0)
+
+
+def _closed_form(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    return np.asarray(scoringrules.crps_mixnorm(observed, means, spreads))
+
+
+def _by_integral(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    distance = np.asarray(scoringrules.crps_normal(observed[:, None], means, spreads)) + spreads / math.sqrt(math.pi)
+    low, high = (means - 9 * spreads).min(), (means + 9 * spreads).max()  # beyond, F (1 - F) is below 1e-18
+    steps = math.ceil(STEPS_PER_DEVIATION * (high - low) / spreads.min())
+    mean, spread = (torch.from_numpy(values).unsqueeze(-1) for values in (means, spreads))
+    width, total = (high - low) / steps, 0.0
+    at_once = max(1, NUMBERS_AT_ONCE // means.shape[1])
+    for start in range(0, steps, at_once):
+        at = low + width * torch.arange(start, min(start + at_once, steps), dtype=torch.float64)
+        below = torch.special.ndtr((at - mean) / spread).mean(1)
+        total = total + (below * (1 - below)).sum(-1).numpy()
+    return distance.mean(1) - width * total

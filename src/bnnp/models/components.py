@@ -1,0 +1,128 @@
+"""The posterior's predictions in closed form: one Gaussian over functions per sample of the hidden layers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING
+
+import torch
+
+from bnnp._shapes import Float, Tensor
+from bnnp.gaussian import CAREFUL, Observations
+from bnnp.last_layer import (
+    LastLayer,
+    condition_last_layer,
+    log_density_of_groups,
+    log_density_of_sums,
+    sums_of_targets,
+)
+from bnnp.mixture import MixturePredictive
+from bnnp.models.estimates import Points
+from bnnp.models.online import last_prior, sums_of_last_layer
+from bnnp.prediction import NUMBERS_AT_ONCE, fill_in_blocks, network_outputs
+from bnnp.tasks.task import TaskBatch
+
+if TYPE_CHECKING:
+    from bnnp.models.posterior import WeightPosterior
+
+
+def last_layer_of(post: WeightPosterior) -> LastLayer:
+    """The last layer's Gaussian given every sample of the hidden layers, in float64."""
+    sums = sums_of_last_layer(post)
+    prior = last_prior(post).to(CAREFUL)
+    tasks, samples, d, units = sums.shift.shape
+    nothing = sums.shift.new_zeros(tasks, samples, units, 0)
+    phi = sums.shift.new_zeros(tasks, samples, 0, d)
+    return condition_last_layer(prior, phi, Observations(nothing, nothing), rest=sums)
+
+
+@torch.no_grad()
+def mixture_at(post: WeightPosterior, x: Float[Tensor, "points x"]) -> MixturePredictive:
+    """Predictions at prepared inputs. `O(K n d^2)` for K samples and n inputs, in blocks that keep memory bounded."""
+    components = LastLayerAt(post, x)
+    noise = post.model.noise_at(x).to(CAREFUL)
+    return MixturePredictive(*components.moments, noise, components, post.likelihood, post.standardiser)
+
+
+@dataclass(frozen=True)
+class LastLayerAt:
+    """The Gaussians of a posterior at some inputs."""
+
+    post: WeightPosterior
+    x: Float[Tensor, "points x"]
+
+    @property
+    def exact(self) -> bool:
+        return self.post.network.num_layers == 1
+
+    def functions(self) -> Float[Tensor, "samples points out"]:
+        return network_outputs(self.post.network, self.post.weights, self.x).to(CAREFUL)
+
+    @cached_property
+    def moments(self) -> tuple[Float[Tensor, "samples points out"], Float[Tensor, "samples points out"]]:
+        """Means and variances of the function."""
+        out = self.post.network.sizes[-1]
+        both = self.x.new_empty(self._samples, len(self.x), 2 * out, dtype=CAREFUL)
+
+        def compute(some: slice, here: slice) -> Tensor:
+            layer, points = self._layer(some), self._points(some, here)
+            spread = layer.spread(points.phi, points.seen.inverse_noise)
+            found = (layer.means(points.phi), spread.variance)
+            return torch.cat([values[0].flatten(1).unflatten(1, (out, -1)).mT for values in found], dim=-1)
+
+        fill_in_blocks(both, compute, self._numbers, whole_rows=self.post.network.mixes_points)
+        return both[..., :out], both[..., out:]
+
+    @torch.no_grad()
+    def log_density(
+        self, y: Float[Tensor, "points out"], noise: Float[Tensor, "points out"], *, together: bool
+    ) -> Float[Tensor, "samples _groups"]:
+        if not together and self.post.model.outputs_of_a_unit == 1:
+            means, variances = self.moments
+            spread = (variances + noise.square()).sqrt()
+            return torch.distributions.Normal(means, spread).log_prob(y).sum(-1)
+        parts = []
+        for some in self._sample_blocks():
+            layer, outputs = self._layer(some), self.post.model.outputs_of_a_unit
+            points = (self._points(some, here, y, noise) for here in self._point_blocks())
+            if together:
+                sums = reduce(operator.add, [sums_of_targets(layer, part.phi, part.seen) for part in points])
+                parts.append(log_density_of_sums(layer, sums)[0].unsqueeze(-1))
+            else:
+                terms = [log_density_of_groups(layer, part.phi, part.seen, 1, outputs)[0] for part in points]
+                parts.append(torch.cat(terms, dim=-1))
+        return torch.cat(parts)
+
+    @property
+    def _samples(self) -> int:
+        return self.post.last_layer.mean.shape[1]
+
+    @property
+    def _numbers(self) -> int:
+        """That are held at once for one sample at one point."""
+        units, size = self.post.model.prior.unit_shape(self.post.network.num_layers - 1)
+        return max(self.post.network.sizes) + 1 + 4 * units * size * self.post.model.outputs_of_a_unit
+
+    def _point_blocks(self) -> Iterator[slice]:
+        whole = self.post.network.mixes_points
+        size = max(1, len(self.x) if whole else NUMBERS_AT_ONCE // self._numbers)
+        return (slice(start, start + size) for start in range(0, max(1, len(self.x)), size))
+
+    def _sample_blocks(self) -> Iterator[slice]:
+        size = max(1, NUMBERS_AT_ONCE // (self._numbers * max(1, len(self.x))))
+        return (slice(start, min(start + size, self._samples)) for start in range(0, self._samples, size))
+
+    def _layer(self, some: slice) -> LastLayer:
+        return self.post.last_layer.of_samples(some)
+
+    def _points(self, some: slice, here: slice, y: Tensor | None = None, noise: Tensor | None = None) -> Points:
+        model = self.post.model
+        x = self.x[here].unsqueeze(0)
+        values = x.new_zeros(*x.shape[:2], model.network.sizes[-1]) if y is None else y[here].unsqueeze(0)
+        batch = TaskBatch(x, values, torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
+        features = model.last_features([w[some].unsqueeze(0) for w in self.post.weights[:-1]], batch)
+        given = model.noise_at(x) if noise is None else noise[here].unsqueeze(0)
+        return model.observed(features, batch, given).to(CAREFUL)

@@ -1,0 +1,67 @@
+"""How many samples of the hidden layers a prediction needs: few for smooth functions, many where they have modes.
+
+A prediction is a mixture with one component per sample. An observation is drawn from each component, and its
+log-density under the mixture compared with that under the mixture of all *other* components: what such an observation
+loses for want of a sample like its own. That gap falls as 1/K, is known in nats, and needs no data beyond the context.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from bnnp._random import child, normal
+from bnnp._shapes import Float, Tensor
+from bnnp.models.components import mixture_at
+from bnnp.models.posterior import WeightPosterior
+
+FIRST = 32
+MOST = 1000
+LARGEST_GAP = 0.01
+"""In nats per point. `docs/performance.md` has the error of predictions that it leads to."""
+_PROBES = 32
+_COMPONENTS = 64
+_PROBE = 77
+
+
+def samples(sampler: Callable[[range], WeightPosterior]) -> WeightPosterior:
+    """A posterior with as many samples as predictions need."""
+    post = sampler(range(FIRST))
+    while post.num_samples < MOST:
+        ratio = gap(post) / LARGEST_GAP
+        if ratio <= 1:
+            break
+        wanted = 16 * math.ceil(post.num_samples * min(ratio, 4) / 16)
+        post = post.with_more(sampler(range(post.num_samples, min(MOST, max(wanted, post.num_samples + 16)))))
+    return post
+
+
+@torch.no_grad()
+def gap(post: WeightPosterior) -> float:
+    """Nats per point by which the predictions of a posterior would gain from more samples, at most, about."""
+    if post.network.num_layers == 1:
+        return 0.0
+    generator = child(post.seed, _PROBE)
+    predictive = mixture_at(post, _probes(post, generator))
+    means, spreads = predictive.means, (predictive.variances + predictive.noise.square()).sqrt()
+    some = torch.randperm(len(means), generator=generator)[:_COMPONENTS]
+    drawn = means[some] + spreads[some] * normal(means[some].shape, means, generator)
+    density = torch.distributions.Normal(means[:, None], spreads[:, None]).log_prob(drawn).sum(-1)
+    own = density[some, torch.arange(len(some))]
+    everything = torch.logsumexp(density, 0)
+    rest = everything + torch.log1p(-torch.exp(own - everything).clamp(max=1 - 1e-12))
+    loss = (everything - math.log(len(means))) - (rest - math.log(len(means) - 1))
+    return float(loss.mean())
+
+
+def _probes(post: WeightPosterior, generator: torch.Generator) -> Float[Tensor, "probes x"]:
+    """Inputs between those of the context and a little beyond; about the origin of the model's units without one."""
+    like = post.weights[0]
+    x = None if post.context is None else post.context.x[0]
+    if x is None or len(x) < 2:
+        return normal((_PROBES, post.network.sizes[0]), like, generator)
+    first, second = (x[torch.randint(len(x), (_PROBES,), generator=generator)] for _ in range(2))
+    place = 1.5 * torch.rand(_PROBES, 1, generator=generator, dtype=x.dtype) - 0.25
+    return first + place * (second - first)
