@@ -191,14 +191,14 @@ def test_a_trained_model_is_kept_and_its_scores_are_those_of_evaluate(tmp_path):
     pairs = zip(posts, splits, strict=True)
     by_hand = [float(abs(post.predict(s.target.x).mean - s.target.y.numpy()).mean()) for post, s in pairs]
     assert scores["per_task"]["mae"] == pytest.approx([3 * value for value in by_hand])
-    assert "pooled_lppd@7" in scores["scores"]
-    noisy = score_sets(posts, splits, noise=0.7)["per_task"]["marginal_lppd@7"]
+    assert "pooled_lppd@7 integrated" in scores["scores"]
+    noisy = score_sets(posts, splits, noise=0.7)["per_task"]["marginal_lppd@7 integrated"]
     wanted = [
         lppd(with_noise(post.predict(s.target.x), 0.7).pointwise_log_prob(s.target.y))["marginal"]
         for post, s in zip(posts, splits, strict=True)
     ]
     assert noisy == pytest.approx(wanted)
-    assert noisy != pytest.approx(scores["per_task"]["marginal_lppd@7"])
+    assert noisy != pytest.approx(scores["per_task"]["marginal_lppd@7 integrated"])
     mean, error = mean_and_error(scores, "mae")
     assert mean == pytest.approx(3 * sum(by_hand) / 3)
     assert cell(scores, "mae", 1) == f"{mean:.1f} ± {error:.1f}"

@@ -302,7 +302,7 @@ def test_dtype_follows_the_model(member, dtype):
     post = model.condition(task.x, task.y, num_samples=2)
     assert {w.dtype for w in post.weights} | {post.log_prob().dtype} == {dtype}
     assert {value.dtype for value in post.layer_kl + post.layer_log_density} == {torch.float64}
-    assert post.predict(task.x).outputs.dtype == dtype
+    assert post.predict_by_samples(task.x).outputs.dtype == dtype
     double = member.build().condition(task.x, task.y, num_samples=2)
     torch.testing.assert_close(post.layer_kl[0].double(), double.layer_kl[0], rtol=1e-4, atol=1e-4)
 

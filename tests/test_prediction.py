@@ -6,7 +6,7 @@ import torch
 from scipy import special, stats
 
 import reference
-from bnnp import BNNP, Bernoulli, Categorical, Gaussian, Network, Predictive
+from bnnp import BNNP, Bernoulli, Categorical, Gaussian, Network, SampledPredictive
 from bnnp.likelihoods import Likelihood
 from bnnp.prediction import network_outputs
 from bnnp.tasks.standardise import Standardiser
@@ -27,15 +27,15 @@ def standardiser(*, scaled: bool) -> Standardiser:
     return own
 
 
-def gaussian(samples: int = 6, points: int = 4) -> Predictive:
+def gaussian(samples: int = 6, points: int = 4) -> SampledPredictive:
     likelihood = Gaussian(NOISE.tolist()).for_outputs(2).double()
     with torch.no_grad():
         likelihood.raw.copy_(torch.from_numpy(np.log(NOISE)))
-    return Predictive(outputs(samples, points), likelihood, standardiser(scaled=True))
+    return SampledPredictive(outputs(samples, points), likelihood, standardiser(scaled=True))
 
 
-def discrete(likelihood: Likelihood) -> Predictive:
-    return Predictive(outputs(), likelihood, standardiser(scaled=False))
+def discrete(likelihood: Likelihood) -> SampledPredictive:
+    return SampledPredictive(outputs(), likelihood, standardiser(scaled=False))
 
 
 F = outputs().numpy() * SCALE + SHIFT
@@ -86,7 +86,9 @@ def test_log_prob_is_a_density_in_the_users_units():
     total = 0.0
     for first in grids[0]:
         column = np.stack([np.full(101, first), grids[1]], 1)
-        repeated = Predictive(predictive.outputs.expand(-1, 101, -1), predictive.likelihood, predictive.standardiser)
+        repeated = SampledPredictive(
+            predictive.outputs.expand(-1, 101, -1), predictive.likelihood, predictive.standardiser
+        )
         total += np.exp(repeated.log_prob(column)).sum()
     assert total * np.prod([grid[1] - grid[0] for grid in grids]) == pytest.approx(1, abs=1e-6)
 
@@ -109,7 +111,7 @@ def test_quantiles_include_the_noise():
     Eight of them stay within 4.5 of these with probability 1 - 5e-5.
     """
     one = gaussian(1)
-    many = Predictive(one.outputs.expand(40_000, -1, -1), one.likelihood, one.standardiser)
+    many = SampledPredictive(one.outputs.expand(40_000, -1, -1), one.likelihood, one.standardiser)
     levels = np.array([0.1, 0.5])
     for level, found in zip(levels, many.quantile(levels.tolist(), seed=0), strict=True):
         reached = stats.norm.cdf(found, one.samples[0], NOISE * SCALE)

@@ -230,7 +230,9 @@ def test_predictions_come_back_in_the_units_of_the_table(tmp_path):
         predictive = user.condition(x, y, num_samples=50).predict([[10.0], [20.0], [30.0]])
         assert np.abs(predictive.mean - [[950], [1000], [1050]]).max() < 40
         scale = table["conc"].std()
-        np.testing.assert_allclose(predictive.function_std, predictive.outputs.numpy().std(0) * scale)
+        assert isinstance(predictive, bnnp.MixturePredictive)
+        spread = predictive.means.var(0, correction=0) + predictive.variances.mean(0)
+        np.testing.assert_allclose(predictive.function_std, spread.sqrt().numpy() * scale)
         np.testing.assert_allclose(predictive.std**2, predictive.function_std**2 + (noise_of(user) * scale) ** 2)
         assert 900 < predictive.quantile(0.05).min() < predictive.quantile(0.95).max() < 1100
         assert abs(user.prior.functions(1)[0](x).mean() - 1000) < 300
@@ -238,7 +240,8 @@ def test_predictions_come_back_in_the_units_of_the_table(tmp_path):
 
 def test_log_densities_obey_the_change_of_variables():
     model, table = trained()
-    predictive = model.condition(table[["time"]][:30], table[["conc"]][:30], num_samples=20).predict([[19.0], [25.0]])
+    posterior = model.condition(table[["time"]][:30], table[["conc"]][:30], num_samples=20)
+    predictive = posterior.predict_by_samples([[19.0], [25.0]])
     y = np.array([[980.0], [1030.0]])
     shift, scale = table["conc"].mean(), table["conc"].std()
     outputs, noise = predictive.outputs.numpy()[..., 0], noise_of(model)
@@ -246,6 +249,11 @@ def test_log_densities_obey_the_change_of_variables():
     density = np.exp(-0.5 * ((z - outputs) / noise) ** 2) / (noise * np.sqrt(2 * np.pi)) / scale
     np.testing.assert_allclose(predictive.log_prob(y), np.log(density.mean(0)), rtol=1e-10)
     np.testing.assert_allclose(predictive.joint_log_prob(y), np.log(density.prod(1).mean()), rtol=1e-10)
+    mixture = posterior.predict([[19.0], [25.0]])
+    assert isinstance(mixture, bnnp.MixturePredictive)
+    means, spreads = mixture.standard_components()
+    density = np.exp(-0.5 * ((y - means) / spreads) ** 2) / (spreads * np.sqrt(2 * np.pi))
+    np.testing.assert_allclose(mixture.log_prob(y), np.log(density.mean(0))[:, 0], rtol=1e-10)
 
 
 def test_log_densities_integrate_to_one_in_the_units_of_the_table():

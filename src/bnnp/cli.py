@@ -46,6 +46,9 @@ TaskColumn = Annotated[str | None, typer.Option("--task", help="Column that name
 XColumns = Annotated[list[str] | None, typer.Option("--x", help="Input column; repeat for several.")]
 YColumns = Annotated[list[str] | None, typer.Option("--y", help="Output column; repeat for several.")]
 Samples = Annotated[int, typer.Option("--samples", help="Weight samples.")]
+PosteriorSamples = Annotated[
+    int | None, typer.Option("--samples", help="Weight samples; as many as predictions need, where not given.")
+]
 Source = Annotated[str | None, typer.Option("--source", help=f"Known data instead of a table: {', '.join(SOURCES)}.")]
 
 
@@ -117,7 +120,9 @@ def train(
     noise: Annotated[float, typer.Option(help="First guess of the noise, in standardised units of y.")] = 0.1,
     max_noise: Annotated[float | None, typer.Option(help="Upper bound of the learned noise.")] = None,
     steps: Annotated[int, typer.Option(help="Training steps.")] = 2000,
-    samples: Samples = 16,
+    samples: Annotated[
+        int | None, typer.Option("--samples", help="Samples per data set and step; enough of them, where not given.")
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Data sets a step.")] = 5,
     context_share: Annotated[str, typer.Option(help="Range of the share of points given as context.")] = "0.1,0.5",
     learning_rate: Annotated[str, typer.Option(help="First and last learning rate.")] = "3e-3,1e-4",
@@ -147,12 +152,13 @@ def train(
         learner = PEERS[model](tasks.in_size, outputs, sizes, activation, chosen, seed=seed)
     else:
         raise ValueError(f"model: got {model!r}, expected bnnp, {', '.join(PEERS)}")
+    objective = bnnp.objectives.PPAVI if model == "bnnp" else bnnp.objectives.NPML
     probe = write_atomically(out / "model.bnnp.tmp", b"")  # a folder one cannot write to is found out now, not later
     probe.unlink()
     result = bnnp.fit(
         learner,
         tasks,
-        objective=bnnp.objectives.PPAVI(samples) if model == "bnnp" else bnnp.objectives.NPML(samples),
+        objective=None if samples is None else objective(samples),
         steps=steps,
         batch_size=batch_size,
         context_share=_pair(context_share, "context-share"),
@@ -181,7 +187,7 @@ def predict(
     targets: Annotated[Path, typer.Option(help="Inputs to predict at, CSV or Parquet.")],
     out: Out = Path("predictions.csv"),
     task: TaskColumn = None,
-    samples: Samples = 1000,
+    samples: PosteriorSamples = None,
     seed: Seed = 0,
 ) -> None:
     """Predict new points of one data set, or of several told apart by --task, in the units of the tables.
@@ -190,7 +196,8 @@ def predict(
     """
     loaded = bnnp.load(model)
     wanted, questions = _questions(loaded, context, targets, task)
-    posteriors = [loaded.condition(q.x, q.y, num_samples=samples, seed=seed) for q in questions]
+    choices = {} if samples is None else {"num_samples": samples}
+    posteriors = [loaded.condition(q.x, q.y, seed=seed, **choices) for q in questions]
     print_files([_write_predictions(out, loaded, wanted, questions, posteriors)])
 
 
@@ -297,7 +304,7 @@ def evaluate(
     ] = None,
     context_share: Annotated[str, typer.Option(help="Range of the share of points given as context.")] = "0.1,0.5",
     noise: Annotated[float | None, typer.Option(help="Score at this noise instead of the learned one.")] = None,
-    samples: Samples = 1000,
+    samples: PosteriorSamples = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with empty cells.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the scores as JSON.")] = None,
     seed: Seed = 0,

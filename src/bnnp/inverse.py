@@ -129,8 +129,8 @@ class _InverseOfOnePlus(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gram: Tensor):  # pyright: ignore
         batch, n = gram.shape[:-2], gram.shape[-1]
-        matrices = gram.reshape(-1, n, n)
-        count = len(matrices)
+        count = math.prod(batch)
+        matrices = gram.reshape(count, n, n)
         inverse, log_determinant = torch.empty_like(matrices), gram.new_zeros(count)
         health = gram.new_ones(count)
 

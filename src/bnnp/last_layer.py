@@ -37,7 +37,7 @@ class Spread:
     """
 
     left: Float[Tensor, "tasks samples units points d"]
-    right: Float[Tensor, "tasks samples units points d"]
+    right: Float[Tensor, "tasks samples _units points d"]
     variance: Float[Tensor, "tasks samples units points"]
     prior_variance: Float[Tensor, "tasks samples units points"]
 

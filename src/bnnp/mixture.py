@@ -110,6 +110,8 @@ class MixturePredictive(Predictive):
 
     def with_noise(self, noise: float) -> "MixturePredictive":
         """The same functions under an observation noise of this standard deviation, in the user's units."""
+        if not (np.isfinite(noise) and noise > 0):
+            raise ValueError(f"noise: got {noise}, expected a positive number")
         return replace(self, noise=(noise / self.standardiser.y_scale.to(self.noise)).expand(self.noise.shape))
 
     def standard_components(self) -> tuple[np.ndarray, np.ndarray]:

@@ -14,22 +14,8 @@ from typing import Protocol
 import torch
 
 from bnnp._shapes import Float, Tensor
-from bnnp.inverse import TooLargeForFloat32
+from bnnp.models.estimates import Estimates, in_float64_where_needed
 from bnnp.tasks.task import SplitBatch
-
-
-class Estimates(Protocol):
-    """What objectives are sums of, as a model gives it for a batch; `bnnp.models.estimates` says what each is."""
-
-    def kl(self) -> Tensor: ...
-
-    def context(self) -> Tensor: ...
-
-    def target(self) -> Tensor: ...
-
-    def predictive(self) -> Tensor: ...
-
-    def in_float64(self) -> "Estimates": ...
 
 
 class Model(Protocol):
@@ -74,7 +60,7 @@ def log_expected(log_density: Float[Tensor, "tasks samples groups"]) -> Float[Te
 
 def elbo_terms(estimates: Estimates, likelihood_weight: float, kl_weight: float) -> dict[str, Float[Tensor, "tasks"]]:
     """The evidence lower bound of the contexts, as `E_q[log p(Y_c | W)]` and `-KL[q || p]`."""
-    return {"likelihood": likelihood_weight * estimates.context().mean(1), "kl": -kl_weight * estimates.kl()}
+    return {"likelihood": likelihood_weight * estimates.context().mean(1), "kl": -kl_weight * estimates.kl().mean(1)}
 
 
 # --- the objectives --------------------------------------------------------------------------------------------------
@@ -82,14 +68,13 @@ def elbo_terms(estimates: Estimates, likelihood_weight: float, kl_weight: float)
 
 @dataclass(frozen=True)
 class Objective(abc.ABC):
-    """num_samples: samples of the hidden layers per task and step.
-
-    integrate: integrate the last layer in closed form where the likelihood is Gaussian, which is more accurate with
-        fewer samples. Other likelihoods, and neural processes, are estimated by samples whatever this says; False does
-        so for all, as the paper does.
+    """num_samples: samples of the hidden layers per task and step. A few are enough where the last layer is integrated;
+        estimates by samples alone want about 32.
+    integrate: integrate the last layer in closed form where the likelihood is Gaussian. Other likelihoods, and neural
+        processes, are estimated by samples whatever this says; False does so for all, as the paper does.
     """
 
-    num_samples: int = 8
+    num_samples: int = 4
     integrate: bool = True
 
     def __post_init__(self):
@@ -98,11 +83,7 @@ class Objective(abc.ABC):
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         """The terms for a prepared batch."""
-        estimates = self._estimates(model, batch, generator)
-        try:
-            return self._terms(estimates)
-        except TooLargeForFloat32:
-            return self._terms(estimates.in_float64())
+        return in_float64_where_needed(self._estimates(model, batch, generator), self._terms)
 
     @abc.abstractmethod
     def _estimates(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Estimates: ...
@@ -117,6 +98,7 @@ class _Predictive(Objective):
 
     Groups are random. A joint density of many targets needs one sample of the hidden layers that is right everywhere at
     once: where hidden weights have several modes, a few samples are not enough, and small groups learn better.
+    `docs/training.md` compares sizes.
     """
 
     group_size: int | None = None
@@ -136,10 +118,12 @@ class _Predictive(Objective):
 class PPAVI(_Predictive):
     """Posterior-predictive amortised variational inference, the paper's objective: `log q(Y_t | D_c) + ELBO(D_c)`.
 
+    group_size: pairs of targets by default, which is best or close to it on smooth functions and on those that jump.
     The weights temper the terms; 1 is the paper's definition, and 0.1 for `predictive_weight` and `kl_weight` its
     choice for Heaviside functions.
     """
 
+    group_size: int | None = 2
     predictive_weight: float = 1.0
     likelihood_weight: float = 1.0
     kl_weight: float = 1.0
@@ -190,7 +174,7 @@ class NPVI(Objective):
 
     def _terms(self, estimates: Estimates) -> Terms:
         likelihood = self.likelihood_weight * estimates.target().mean(1)
-        return Terms({"likelihood": likelihood, "kl": -self.kl_weight * estimates.kl()})
+        return Terms({"likelihood": likelihood, "kl": -self.kl_weight * estimates.kl().mean(1)})
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ MANY = 100
 """Components from which the closed form, which looks at all pairs of them, is slower than its integral."""
 NUMBERS_AT_ONCE = 2**22
 STEPS_PER_DEVIATION = 2.0
-"""Steps of the trapezoidal rule per least standard deviation: the integrand is analytic, so its error is below 1e-15."""
+"""Steps of the trapezoidal rule per least standard deviation: the integrand is analytic, and its error below 1e-15."""
 
 
 def crps_of_mixture(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:

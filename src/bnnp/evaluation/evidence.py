@@ -14,8 +14,11 @@ import torch
 
 from bnnp._random import Seed, as_generator
 from bnnp._shapes import Float, Tensor
+from bnnp.gaussian import CAREFUL, log_prior
 from bnnp.inference.mcmc import HMC
 from bnnp.inference.target import Target
+from bnnp.last_layer import condition_last_layer, log_normaliser
+from bnnp.likelihoods import Gaussian
 from bnnp.models.posterior import WeightPosterior
 
 FEW_EFFECTIVE = 100
@@ -136,14 +139,33 @@ def by_monte_carlo(
 def by_importance(target: Target, posterior: WeightPosterior) -> LogEvidence:
     """From the samples of a BNNP's posterior and their densities (the bound of importance-weighted autoencoders).
 
-    Its expectation lies below the truth and rises towards it with the number of samples.
+    Its expectation lies below the truth and rises towards it with the number of samples. Under a Gaussian likelihood
+    the last layer is integrated: the samples are those of the hidden layers, and weigh more equally.
     """
     _check_one(target)
+    if isinstance(target.likelihood, Gaussian):
+        return _Sums().with_more(_log_weights_of_hidden_layers(target, posterior)).estimate(_change_of_units(target))
     weights = [w.unsqueeze(0) for w in posterior.weights]
     raw = replace(target, whitened=False)
-    position = raw.position_of(weights)
-    log_weights = raw.log_density(position)[0].double() - posterior.log_prob().double()
+    log_weights = raw.log_density(raw.position_of(weights))[0].double() - posterior.log_prob().double()
     return _Sums().with_more(log_weights).estimate(_change_of_units(target))
+
+
+def _log_weights_of_hidden_layers(target: Target, posterior: WeightPosterior) -> Float[Tensor, "samples"]:
+    """`log p(W_h) + log p(y | W_h) - log q(W_h | y)`, where the last layer has been integrated."""
+    assert isinstance(target.likelihood, Gaussian)
+    hidden, whitened = [w.unsqueeze(0) for w in posterior.weights[:-1]], []
+    log_ratio = torch.zeros(posterior.num_samples, dtype=CAREFUL)
+    for layer, w in enumerate(hidden):
+        prior = target.prior.layer(layer, whitened)
+        whitened.append(prior.whiten(target.prior.to_units(w)))
+        density = log_prior(whitened[-1].to(CAREFUL), prior.to(CAREFUL)).sum(-1)[0]
+        log_ratio = log_ratio + density - posterior.layer_log_density[layer]
+    model, data = posterior.model, target.data
+    points = model.observed(model.last_features(hidden, data), data, target.likelihood.noise_at(data.x)).to(CAREFUL)
+    last = condition_last_layer(target.prior.layer(len(hidden), whitened).to(CAREFUL), points.phi, points.seen)
+    constant = log_normaliser(points.seen.inverse_noise).sum()
+    return log_ratio + last.log_evidence.sum(-1)[0] - constant
 
 
 @dataclass(frozen=True)

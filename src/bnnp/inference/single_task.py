@@ -11,8 +11,10 @@ from bnnp.inference.target import Target
 from bnnp.inference.variational import Variational
 from bnnp.layers import PointEncoder
 from bnnp.models.bnnp import BNNP
+from bnnp.models.estimates import in_float64_where_needed
 from bnnp.network import Network
 from bnnp.priors import PRIORS
+from bnnp.tasks.task import SplitBatch
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class SingleTaskBNNP(Variational):
     def bound(
         self, target: Target, model: BNNP, samples: int, generator: torch.Generator
     ) -> Float[Tensor, "sets samples"]:
+        """With the last layer integrated, where the likelihood is Gaussian."""
+        if model.can_integrate:
+            estimates = model.estimate(SplitBatch(target.data, target.data).without_targets(), samples, generator)
+            bound = in_float64_where_needed(estimates, lambda found: found.context() - found.kl())
+            return bound.expand(-1, samples).to(target.data.x)
         inferred = model.infer(target.data, samples, generator)
         kl = torch.stack([kl.expand(-1, samples) for kl in inferred.kl]).sum(0)
         return model.context_log_likelihood(inferred, target.data).sum(-1) - kl

@@ -81,14 +81,14 @@ class InferredWeights:
 class InferredHidden:
     """Samples of all layers but the last.
 
-    kl: of these layers to their priors, averaged over samples.
+    kl: of these layers to their priors.
     prior, given: of the last layer, and the pseudo-observations that it is conditioned on.
     features: that come to the last layer at the context, and after it at other inputs that were asked for.
     rest: what points beside the context add to the last layer.
     """
 
     weights: list[Float[Tensor, "tasks samples _d _out"]]
-    kl: Float[Tensor, "tasks"]
+    kl: Float[Tensor, "tasks _samples"]
     prior: UnitPrior
     given: Points
     features: Float[Tensor, "tasks samples points d"]
@@ -301,7 +301,7 @@ class AmortisedModel(MetaLearner):
         points = context.x.shape[1]
         before = drawn.outputs[:, :, :points] if self.inference_sees_hidden else drawn.outputs
         given = Points(*self.evidence(last, context, before, drawn.features[:, :, :points], drawn.known.get(last)))
-        kl = reduce(operator.add, [kl.mean(1) for kl in drawn.kl]) if drawn.kl else context.x.new_zeros(len(context))
+        kl = reduce(operator.add, drawn.kl) if drawn.kl else context.x.new_zeros(len(context), 1)
         prior = self.prior.layer(last, drawn.whitened)
         others_add = None if rest is None else rest(last, prior, drawn.weights)
         return InferredHidden(drawn.weights, kl, prior, given, drawn.features, others_add)
@@ -397,7 +397,7 @@ class AmortisedModel(MetaLearner):
         given_context = self._log_density(inferred.weights, batch.context)
         of_target = self.last_features(inferred.weights, batch.target)
         return Integrated(
-            (given_all.total - given_context.total).mean(1),
+            given_all.total - given_context.total,
             inferred.prior,
             inferred.given,
             self.observed(given_context.features, batch.context),

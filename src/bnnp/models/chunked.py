@@ -161,8 +161,8 @@ class IntegratedInChunks:
             found.prior.to(dtype), given.phi, given.seen, rest=found.rest, through_weights=self.group_size is None
         )
 
-    def kl(self) -> Float[Tensor, "tasks"]:
-        return self.inferred.kl + self.layer.kl.sum(-1).mean(1)
+    def kl(self) -> Float[Tensor, "tasks samples"]:
+        return self.inferred.kl + self.layer.kl.sum(-1)
 
     def context(self) -> Float[Tensor, "tasks samples"]:
         return self._expected(self.batch.context)

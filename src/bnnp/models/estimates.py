@@ -2,8 +2,8 @@
 
 Both answer the same questions, given samples of the latent variable from the contexts:
 
-    kl          KL of the posterior to what the objective holds against it, one value per task
-    context     `E[log p(Y_c | W)]`, one value per task and sample
+    kl          KL of the posterior to what the objective holds against it, one value per task and sample
+    context     `E[log p(Y_c | W)]`, likewise
     target      `E[log p(Y_t | W)]`, likewise
     predictive  `log q(Y_g)` of every group of targets, one value per task, sample and group
 
@@ -14,12 +14,13 @@ samples of the hidden layers, where `bnnp.last_layer` has the formulas.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from bnnp._shapes import Float, Tensor
 from bnnp.gaussian import NaturalParameters, Observations, UnitPrior
+from bnnp.inverse import TooLargeForFloat32
 from bnnp.last_layer import (
     LastLayer,
     condition_last_layer,
@@ -27,6 +28,31 @@ from bnnp.last_layer import (
     kl_between,
     log_density_of_groups,
 )
+
+
+class Estimates(Protocol):
+    """What objectives are sums of, as a model gives it for a batch."""
+
+    def kl(self) -> Tensor: ...
+
+    def context(self) -> Tensor: ...
+
+    def target(self) -> Tensor: ...
+
+    def predictive(self) -> Tensor: ...
+
+    def in_float64(self) -> "Estimates": ...
+
+
+Found = TypeVar("Found")
+
+
+def in_float64_where_needed(estimates: Estimates, compute: Callable[[Estimates], Found]) -> Found:
+    """What is computed from estimates, in float64 if float32 is not accurate enough for any of them."""
+    try:
+        return compute(estimates)
+    except TooLargeForFloat32:
+        return compute(estimates.in_float64())
 
 
 @dataclass(frozen=True)
@@ -42,8 +68,8 @@ class Sampled:
     of_target: Callable[[], Float[Tensor, "tasks samples points"]]
     group_size: int | None = None
 
-    def kl(self) -> Float[Tensor, "tasks"]:
-        return self.inferred.total_kl()
+    def kl(self) -> Float[Tensor, "tasks 1"]:
+        return self.inferred.total_kl().unsqueeze(1)
 
     def context(self) -> Float[Tensor, "tasks samples"]:
         return self.of_context().sum(-1)
@@ -73,7 +99,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Integrated:
-    """hidden_kl: of all layers but the last, one value per task.
+    """hidden_kl: of all layers but the last.
 
     prior: of the last layer;  given: the points it is conditioned on, with their pseudo-noise;  rest: what others add.
     observed, target: contexts and targets with the likelihood's noise.
@@ -81,7 +107,7 @@ class Integrated:
     against: points whose posterior takes the place of the prior in the KL.
     """
 
-    hidden_kl: Float[Tensor, "tasks"]
+    hidden_kl: Float[Tensor, "tasks _samples"]
     prior: UnitPrior
     given: Points
     observed: Points
@@ -101,11 +127,11 @@ class Integrated:
         large = self._group * self.outputs > self.targets.phi.shape[-1] or self.against is not None
         return condition_last_layer(self.prior, self.given.phi, self.given.seen, rest=self.rest, through_weights=large)
 
-    def kl(self) -> Float[Tensor, "tasks"]:
+    def kl(self) -> Float[Tensor, "tasks samples"]:
         if self.against is None:
-            return self.hidden_kl + self.layer.kl.sum(-1).mean(1)
+            return self.hidden_kl + self.layer.kl.sum(-1)
         other = condition_last_layer(self.prior, self.against.phi, self.against.seen, through_weights=True)
-        return self.hidden_kl + kl_between(self.layer, other).mean(1)
+        return self.hidden_kl + kl_between(self.layer, other)
 
     def context(self) -> Float[Tensor, "tasks samples"]:
         return expected_log_likelihood(self.layer, self.observed.phi, self.observed.seen)

@@ -15,7 +15,6 @@ from bnnp.models.base import MetaLearner
 from bnnp.models.bnam import BNAM
 from bnnp.models.bnnp import BNNP
 from bnnp.models.posterior import WeightPosterior
-from bnnp.models.streaming import can_be_cut
 
 ZOO = "zoo:"
 CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "BNAM": BNAM}
@@ -48,9 +47,9 @@ def zoo_names() -> list[str]:
 def save_posterior(post: WeightPosterior, path: str | Path) -> Path:
     """Write a posterior and its model to one file, without the points it was conditioned on.
 
-    The sums for later updates are in it too, where the model has updates.
+    The last layer's sums are in it, for predictions and for later updates.
     """
-    kept = post.forgetting_context() if can_be_cut(post.model) else post
+    kept = post.forgetting_context()
     tensors = {f"model.{name}": tensor for name, tensor in kept.model.state_dict().items()}
     for layer, values in enumerate(zip(kept.weights, kept.layer_kl, kept.layer_log_density, strict=True)):
         tensors |= dict(zip((f"weights.{layer}", f"kl.{layer}", f"density.{layer}"), values, strict=True))
@@ -74,7 +73,7 @@ def load_posterior(path: str | Path) -> WeightPosterior:
         if found != model.network.weight_shapes:
             raise ValueError(f"weights have shapes {found}, expected {model.network.weight_shapes}")
         last = None
-        if can_be_cut(model):
+        if "last.shift" in tensors:  # files of an earlier version lack it for some models
             last = NaturalParameters(*(tensors[f"last.{name}"] for name in _SUMS))
         seed, points = int(header["seed"]), int(header["points"])
     except (KeyError, TypeError, ValueError) as error:

@@ -12,7 +12,7 @@ from bnnp._random import child
 from bnnp._shapes import Float, Int, Tensor
 from bnnp._workers import in_parallel
 from bnnp.neural_processes.posterior import Posterior, SampledFunction
-from bnnp.prediction import NUMBERS_AT_ONCE, Drawn, Predictive, SampledPredictive
+from bnnp.prediction import NUMBERS_AT_ONCE, Drawn, SampledPredictive
 from bnnp.tasks.task import TaskBatch
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class AutoregressivePosterior(Posterior):
     points a TNP takes n (c + n)^2 operations of attention a sample; ask for fewer samples than of a latent process.
     """
 
-    def predictive(self, x: Float[Tensor, "points x"]) -> Predictive:
+    def predictive(self, x: Float[Tensor, "points x"]) -> SampledPredictive:
         model: ConditionalProcess = self.model
         order = torch.randperm(len(x), generator=child(self.seed, _ORDER)).to(x.device)
         back = order.argsort()

@@ -18,7 +18,7 @@ from bnnp.neural_processes.aggregate import mean_of_points
 from bnnp.neural_processes.autoregressive import AutoregressivePosterior
 from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.posterior import Posterior
-from bnnp.prediction import Predictive, SampledPredictive, fill_in_blocks
+from bnnp.prediction import SampledPredictive, fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
 
 
@@ -84,7 +84,7 @@ class MarginalPosterior(Posterior):
 
     representation: Any
 
-    def predictive(self, x: Float[Tensor, "points x"]) -> Predictive:
+    def predictive(self, x: Float[Tensor, "points x"]) -> SampledPredictive:
         model: ConditionalProcess = self.model
 
         def compute(_: slice, here: slice) -> Tensor:

@@ -17,7 +17,7 @@ from bnnp.neural_processes.aggregate import DiagonalGaussian
 from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.path import Codes, DeterministicPath
 from bnnp.neural_processes.posterior import Posterior, SampledFunction
-from bnnp.prediction import Predictive, SampledPredictive, fill_in_blocks
+from bnnp.prediction import SampledPredictive, fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
 
 
@@ -120,7 +120,7 @@ class LatentPosterior(Posterior):
 
     latent: Latent
 
-    def predictive(self, x: Float[Tensor, "points x"]) -> Predictive:
+    def predictive(self, x: Float[Tensor, "points x"]) -> SampledPredictive:
         model: LatentProcess = self.model
 
         def compute(some: slice, here: slice) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._shapes import Float, Tensor
-from bnnp.prediction import Predictive
+from bnnp.prediction import SampledPredictive
 from bnnp.tasks.task import Task, as_columns
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Posterior(abc.ABC):
     num_samples: int
     seed: int
 
-    def predict(self, x: ArrayLike | Tensor) -> Predictive:
+    def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
         """Predictions at new inputs (points, in).
 
         Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
@@ -48,7 +48,7 @@ class Posterior(abc.ABC):
         return self.model.posterior(both, self.num_samples, self.seed)
 
     @abc.abstractmethod
-    def predictive(self, x: Float[Tensor, "points x"]) -> Predictive:
+    def predictive(self, x: Float[Tensor, "points x"]) -> SampledPredictive:
         """Predictions at inputs in the model's units."""
 
     @abc.abstractmethod

@@ -34,6 +34,8 @@ from bnnp.training.step import NotFinite, differentiate, task_of_bad_gradient
 
 _STREAM, _NOISE, _START = 1, 2, 3
 _POINTS_FOR_START = 1000
+SAMPLES_WITHOUT_CLOSED_FORM = 32
+"""Per task and step, by default, where the last layer is not integrated."""
 Trained = TypeVar("Trained", bound=MetaLearner)
 Optimiser = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
@@ -89,8 +91,8 @@ def fit(
     """Train a model's prior, inference networks and likelihood on related tasks. The model is changed in place.
 
     tasks: a source of tasks, as from `bnnp.tasks.from_table`, `bnnp.tasks.from_arrays` or `bnnp.tasks.sawtooth`.
-    objective: where not given, `bnnp.objectives.PPAVI(num_samples=32)` for models with a prior over weights, and
-        `NPML(num_samples=32)` for neural processes.
+    objective: where not given, `bnnp.objectives.PPAVI()` for models with a prior over weights (with 32 samples where
+        the likelihood is not Gaussian), and `NPML(num_samples=32)` for neural processes.
     context_share, context_count: size of random contexts, a number or a range; a count goes before a share.
     chunk_size: infer from larger contexts in chunks of so many points, with derivatives through one of them (paper,
         App. C): memory stays bounded. `docs/large_contexts.md` says what that does to the gradient.
@@ -115,8 +117,7 @@ def fit(
     Example:
         result = bnnp.fit(model, bnnp.tasks.sawtooth(), steps=2_000, seed=0)
     """
-    if objective is None:
-        objective = PPAVI() if model.weight_prior is not None else NPML()
+    objective = _default_objective(model) if objective is None else objective
     source = _checked_source(model, tasks)
     _check_counts(
         steps=steps,
@@ -288,6 +289,14 @@ def _checked_source(model: MetaLearner, tasks: TaskSource) -> TaskSource:
         for task in tasks.tasks:
             model.likelihood.check(task.y)
     return tasks
+
+
+def _default_objective(model: MetaLearner) -> Objective:
+    if model.weight_prior is None:
+        return NPML(SAMPLES_WITHOUT_CLOSED_FORM)
+    if isinstance(model, AmortisedModel) and model.can_integrate:
+        return PPAVI()
+    return PPAVI(SAMPLES_WITHOUT_CLOSED_FORM)
 
 
 def _check_counts(**counts: int) -> None:
