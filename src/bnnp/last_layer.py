@@ -152,9 +152,9 @@ def _through_weights(
 
 
 def _through_functions(prior: UnitPrior, phi: Tensor, seen: Observations, residual: Tensor) -> LastLayer:
-    scale = seen.inverse_noise.unsqueeze(-1)
-    context = times_each(phi, prior.covariance) * scale
-    inverse, log_determinant = inverse_of_one_plus(context @ (phi.unsqueeze(2) * scale).mT)
+    spread = times_each(phi, prior.covariance)
+    inverse, log_determinant = inverse_of_one_plus(_scaled(spread @ phi.unsqueeze(2).mT, seen.inverse_noise))
+    context = spread * seen.inverse_noise.unsqueeze(-1)
     solved = _times(inverse, residual)
     quadratic = (solved * residual).sum(-1)
     excess = inverse.diagonal(dim1=-2, dim2=-1).sum(-1) - phi.shape[-2]
@@ -174,6 +174,11 @@ def times_each(
     units, d, _ = matrix.shape
     side_by_side = matrix.transpose(0, 1).reshape(d, units * d)
     return (phi @ side_by_side).unflatten(-1, (units, d)).movedim(-2, 2)
+
+
+def _scaled(matrix: Float[Tensor, "*batch n n"], scale: Float[Tensor, "*#batch n"]) -> Float[Tensor, "*batch n n"]:
+    """`diag(s) A diag(s)`."""
+    return matrix * scale.unsqueeze(-1) * scale.unsqueeze(-2)
 
 
 def _times(matrix: Float[Tensor, "... rows d"], vector: Float[Tensor, "... d"]) -> Float[Tensor, "... rows"]:
@@ -215,10 +220,8 @@ def log_density_of_groups(
         ratio = spread.variance * seen.inverse_noise.square() + 1
         return (-0.5 * (residual.square() / ratio + ratio.log()) - log_normaliser(seen.inverse_noise)).sum(2)
     scale, residual = (_in_groups(values, group_size, outputs) for values in (seen.inverse_noise, residual))
-    left, right = (
-        _in_groups(values, group_size, outputs, last=2) * scale.unsqueeze(-1) for values in (spread.left, spread.right)
-    )
-    inverse, log_determinant = inverse_of_one_plus(left @ right.mT)
+    left, right = (_in_groups(values, group_size, outputs, last=2) for values in (spread.left, spread.right))
+    inverse, log_determinant = inverse_of_one_plus(_scaled(left @ right.mT, scale))
     quadratic = (residual * _times(inverse, residual)).sum(-1)
     return (-0.5 * (quadratic + log_determinant) - log_normaliser(scale).sum(-1)).sum(2)
 
