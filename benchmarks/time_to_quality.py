@@ -36,6 +36,7 @@ ACTIVATIONS = {"sawtooth": "relu", "few": "relu", "gp": "silu", "wide-gp": "silu
 RECIPES = {
     "default": {},
     "fast-prior": {"prior_rate": 3.0, "learning_rate": (2e-3, 3e-5)},
+    "sampled": {},
     "standard-start": {"prior_start": "standard"},
     "switch": {"prior_start": "switch"},
     "fitted": {"prior_start": "fitted"},
@@ -49,7 +50,10 @@ RECIPES = {
         "learning_rate": (3e-3, 5e-5),
     },
 }
-OBJECTIVES = {"paper": PPAVI(32, integrate=False, group_size=None)}
+OBJECTIVES = {
+    "paper": PPAVI(32, integrate=False, group_size=None),
+    "sampled": PPAVI(10, integrate=False, group_size=None),  # nothing integrated, as the defaults were before
+}
 
 
 def source_and_tests(data: str) -> tuple[TaskSource, Collection | list[Split]]:

@@ -328,7 +328,11 @@ def naive(model: BNNP, split: Split, hidden: list[np.ndarray], group_size: int |
     by_layer = reference.model_moments(model, weights, split.context.x, split.context.y)
     kls = [reference.kl(*after, *before) for _, before, after in by_layer]
     mean, covariance = by_layer[-1][2]
-    noise = reference.array(model.likelihood.noise)  # pyright: ignore[reportArgumentType]
+
+    def noise(part: Task) -> np.ndarray:
+        """Of `vec(y)`."""
+        assert isinstance(model.likelihood, Gaussian)
+        return reference.vec(reference.array(model.likelihood.noise_at(part.x)))
 
     def features(x: torch.Tensor) -> np.ndarray:
         return reference.features(len(hidden), reference.network(hidden, x.numpy(), "tanh"), "tanh")
@@ -336,12 +340,12 @@ def naive(model: BNNP, split: Split, hidden: list[np.ndarray], group_size: int |
     def expected(part: Task) -> float:
         total = 0.0
         phi = np.kron(np.eye(out), features(part.x))
-        for f, y, s in zip(phi, reference.vec(part.y.numpy()), np.repeat(noise, len(part)), strict=True):
+        for f, y, s in zip(phi, reference.vec(part.y.numpy()), noise(part), strict=True):
             total -= 0.5 * ((y - f @ mean) ** 2 + f @ covariance @ f) / s**2 + math.log(s) + 0.5 * reference.LOG_2PI
         return total
 
     def density(part: Task) -> float:
-        phi, s = np.kron(np.eye(out), features(part.x)), np.repeat(noise, len(part))
+        phi, s = np.kron(np.eye(out), features(part.x)), noise(part)
         return reference.log_density(
             reference.vec(part.y.numpy()), phi @ mean, phi @ covariance @ phi.T + np.diag(s**2)
         )
@@ -385,6 +389,30 @@ def test_objectives_are_those_of_a_naive_loop_over_samples_of_the_hidden_layers(
         assert found["predictive"][t].item() == pytest.approx(predictive, rel=1e-10)
         if group_size is None:
             assert tell["target"][t].item() == pytest.approx(np.mean([term["target"] for term in terms]), rel=1e-10)
+
+
+class LoudFarOut(Gaussian):
+    """Noise that differs from point to point."""
+
+    def noise_at(self, x: torch.Tensor) -> torch.Tensor:
+        return self.noise * (1 + x.abs().sum(-1, keepdim=True))
+
+
+@every_prior
+def test_noise_may_differ_from_point_to_point(prior):
+    model = model_of(prior)
+    model.likelihood = LoudFarOut([0.6, 0.9]).for_outputs(OUT)
+    with torch.no_grad():
+        hidden = model.infer_hidden(BATCH.context, K, generator()).weights
+        found = PPAVI(K, group_size=None)(model, BATCH, generator()).by_name
+        usual = PPAVI(K, group_size=None)(model_of(prior), BATCH, generator()).by_name
+    for t, split in enumerate(SPLITS):
+        terms = [naive(model, split, [reference.array(w[t, k]) for w in hidden], None) for k in range(K)]
+        predictive = log_mean_exp(np.stack([term["groups"] for term in terms])).sum()
+        assert found["predictive"][t].item() == pytest.approx(predictive, rel=1e-10)
+        context = np.mean([term["context"] for term in terms])
+        assert found["likelihood"][t].item() == pytest.approx(context, rel=1e-10, abs=1e-10)
+    assert not torch.allclose(found["predictive"], usual["predictive"])
 
 
 @pytest.mark.parametrize("objective", [PPAVI, NPML, TELLAVI, AVI, NPVI], ids=lambda objective: objective.__name__)

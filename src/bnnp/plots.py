@@ -16,6 +16,7 @@ from scipy import stats
 from bnnp._random import Seed
 from bnnp.evaluation.calibration import Calibration
 from bnnp.files import write_atomically
+from bnnp.mixture import MixturePredictive
 from bnnp.prediction import Predictive
 from bnnp.tasks.task import Split, Task
 from bnnp.training.history import History
@@ -104,8 +105,10 @@ def calibration(predictions: Sequence[tuple[Predictive, np.ndarray]], *, seed: S
     inside = np.zeros(len(levels))
     count = 0
     for predictive, y in predictions:
-        draws = predictive.observations(seed)
-        rank = (draws <= np.asarray(y)).mean(0)
+        if isinstance(predictive, MixturePredictive):
+            rank = predictive.cdf(y)
+        else:
+            rank = (predictive.observations(seed) <= np.asarray(y)).mean(0)
         inside += (np.abs(rank - 0.5)[..., None] <= levels / 2).sum((0, 1))
         count += rank.size
     observed = inside / count
