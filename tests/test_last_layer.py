@@ -133,10 +133,14 @@ def test_posterior_kl_and_evidence_are_those_of_the_textbook(case, through_weigh
         assert layer.log_evidence[t, k, u].item() + constant == pytest.approx(evidence, rel=1e-10, abs=1e-10)
         new, seen = case.data(3, seed=20)
         spread = layer.spread(new, seen.inverse_noise)
-        found = spread.left[t, k, u] @ spread.right[t, k, min(u, spread.right.shape[2] - 1)].T
+        found = spread.of_groups(lambda rows: rows)[t, k, u]
         expected = new[t, k].numpy() @ after[1] @ new[t, k].numpy().T
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(spread.variance[t, k, u], np.diag(expected), rtol=1e-10, atol=1e-10)
+        of_context, given = case.data(case.points, seed=4)
+        variance = layer.variances_of_context(of_context, given.inverse_noise)[t, k, u]
+        expected = of_context[t, k].numpy() @ after[1] @ of_context[t, k].numpy().T
+        np.testing.assert_allclose(variance, np.diag(expected), rtol=1e-10, atol=1e-10)
 
 
 @every_case

@@ -19,6 +19,7 @@ An absent point has `1/s = 0` or `1/sigma = 0`: it drops out of everything exact
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -31,7 +32,7 @@ from bnnp.inverse import check_health, inverse_of_one_plus, unpacked
 
 @dataclass(frozen=True)
 class Spread:
-    """The covariance of the function at some points: between two of them `left_i . right_j`.
+    """The covariance of the function at some points, `left right^T` less `less_left less_right^T` where that is given.
 
     variance, prior_variance: at each point, given the context and before.
     """
@@ -40,6 +41,15 @@ class Spread:
     right: Float[Tensor, "tasks samples _units points d"]
     variance: Float[Tensor, "tasks samples units points"]
     prior_variance: Float[Tensor, "tasks samples units points"]
+    less_left: Float[Tensor, "tasks samples units points n"] | None = None
+    less_right: Float[Tensor, "tasks samples units points n"] | None = None
+
+    def of_groups(self, cut: Callable[[Tensor], Tensor]) -> Float[Tensor, "tasks samples units *groups g g"]:
+        """Covariances within groups of points, into which `cut` takes the rows of a matrix."""
+        whole = cut(self.left) @ cut(self.right).mT
+        if self.less_left is None or self.less_right is None:
+            return whole
+        return whole - cut(self.less_left) @ cut(self.less_right).mT
 
 
 @dataclass(frozen=True)
@@ -54,20 +64,31 @@ class InWeightSpace:
     def spread(self, prior: UnitPrior, phi: Tensor) -> Spread:
         whitened = times_each(phi, prior.factor)
         left = whitened @ self.inverse
-        return Spread(left, whitened, (left * whitened).sum(-1), whitened.square().sum(-1))
+        return Spread(left, whitened, (left * whitened).sum(-1), whitened.detach().square().sum(-1))
+
+    def variances_of_context(self) -> None:
+        """Not known without the features."""
 
 
 @dataclass(frozen=True)
 class InFunctionSpace:
-    """context: `diag(1/s) phi Sigma`;  solved: `M^-1` times it."""
+    """features: `diag(1/s) phi` of the context;  kernel: `phi Sigma phi^T diag(1/s)`;  inverse: `M^-1`."""
 
-    context: Float[Tensor, "tasks samples units n d"]
-    solved: Float[Tensor, "tasks samples units n d"]
+    features: Float[Tensor, "tasks samples units n d"]
+    kernel: Float[Tensor, "tasks samples units n n"]
+    inverse: Float[Tensor, "tasks samples units n n"]
+    prior_variance: Float[Tensor, "tasks samples units n"]
 
     def spread(self, prior: UnitPrior, phi: Tensor) -> Spread:
-        before, right = times_each(phi, prior.covariance), phi.unsqueeze(2)
-        left = before - (right @ self.context.mT) @ self.solved
-        return Spread(left, right, (left * right).sum(-1), (before * right).sum(-1))
+        left, right = times_each(phi, prior.covariance), phi.unsqueeze(2)
+        kernel = left @ self.features.mT
+        explained, before = kernel @ self.inverse, (left * right).sum(-1)
+        return Spread(left, right, before - (explained * kernel).sum(-1), before.detach(), explained, kernel)
+
+    def variances_of_context(self) -> tuple[Tensor, Tensor]:
+        """Of the function at the points of the context, given it and before: all of it is there already."""
+        explained = ((self.kernel @ self.inverse) * self.kernel).sum(-1)
+        return self.prior_variance - explained, self.prior_variance.detach()
 
 
 @dataclass(frozen=True)
@@ -101,10 +122,23 @@ class LastLayer:
     def spread(self, phi: Float[Tensor, "tasks samples points d"], inverse_noise: Tensor) -> Spread:
         """Covariances of the function at points, where they are accurate beside this noise. `O(n d^2)` per unit."""
         spread = self.form.spread(self.prior, phi)
-        precision = inverse_noise.detach().square()
-        with torch.no_grad():
-            check_health((spread.variance * precision + 1) / (spread.prior_variance * precision + 1))
+        _check_variances(spread.variance, spread.prior_variance, inverse_noise)
         return spread
+
+    def variances_of_context(self, phi: Float[Tensor, "tasks samples points d"], inverse_noise: Tensor) -> Tensor:
+        """Of the function at the points that the layer was conditioned on."""
+        known = self.form.variances_of_context()
+        if known is None:
+            return self.spread(phi, inverse_noise).variance
+        _check_variances(*known, inverse_noise)
+        return known[0]
+
+
+@torch.no_grad()
+def _check_variances(variance: Tensor, before: Tensor, inverse_noise: Tensor) -> None:
+    """Refuse variances that are the small difference of large numbers, beside the noise of observations."""
+    precision = inverse_noise.square()
+    check_health((variance * precision + 1) / (before * precision + 1))
 
 
 # --- conditioning ----------------------------------------------------------------------------------------------------
@@ -152,17 +186,19 @@ def _through_weights(
 
 
 def _through_functions(prior: UnitPrior, phi: Tensor, seen: Observations, residual: Tensor) -> LastLayer:
-    spread = times_each(phi, prior.covariance)
-    inverse, log_determinant = inverse_of_one_plus(_scaled(spread @ phi.unsqueeze(2).mT, seen.inverse_noise))
-    context = spread * seen.inverse_noise.unsqueeze(-1)
+    scale = seen.inverse_noise
+    spread, features = times_each(phi, prior.covariance), phi.unsqueeze(2) * scale.unsqueeze(-1)
+    kernel = spread @ features.mT
+    inverse, log_determinant = inverse_of_one_plus(kernel * scale.unsqueeze(-1))
     solved = _times(inverse, residual)
     quadratic = (solved * residual).sum(-1)
     excess = inverse.diagonal(dim1=-2, dim2=-1).sum(-1) - phi.shape[-2]
     # |L^-1 (m - mu)|^2 = a^T (M - I) a with a = M^-1 r
     kl = 0.5 * (excess + quadratic - solved.square().sum(-1) + log_determinant)
-    mean = prior.mean + _times(context.mT, solved)
+    mean = prior.mean + _times(spread.mT, scale * solved)
     evidence = -0.5 * (quadratic + log_determinant)
-    return LastLayer(prior, mean, kl, evidence, InFunctionSpace(context, inverse @ context))
+    variance = (spread * phi.unsqueeze(2)).sum(-1)
+    return LastLayer(prior, mean, kl, evidence, InFunctionSpace(features, kernel, inverse, variance))
 
 
 def times_each(
@@ -189,10 +225,17 @@ def _times(matrix: Float[Tensor, "... rows d"], vector: Float[Tensor, "... d"]) 
 
 
 def expected_log_likelihood(
-    layer: LastLayer, phi: Float[Tensor, "tasks samples points d"], seen: Observations
+    layer: LastLayer, phi: Float[Tensor, "tasks samples points d"], seen: Observations, *, of_context: bool = False
 ) -> Float[Tensor, "tasks samples"]:
-    """`E_q[log p(y | w)]` of all points, with the likelihood's noise in `seen`. `O(n d^2)` per unit."""
-    variance = layer.spread(phi, seen.inverse_noise).variance
+    """`E_q[log p(y | w)]` of all points, with the likelihood's noise in `seen`. `O(n d^2)` per unit.
+
+    of_context: the points are those that the layer was conditioned on, which saves most of the work.
+    """
+    variance = (
+        layer.variances_of_context(phi, seen.inverse_noise)
+        if of_context
+        else layer.spread(phi, seen.inverse_noise).variance
+    )
     misfit = ((seen.y - layer.means(phi)).square() + variance) * seen.inverse_noise.square()
     return (-0.5 * misfit.sum(-1) - log_normaliser(seen.inverse_noise).sum(-1)).sum(-1)
 
@@ -220,8 +263,8 @@ def log_density_of_groups(
         ratio = spread.variance * seen.inverse_noise.square() + 1
         return (-0.5 * (residual.square() / ratio + ratio.log()) - log_normaliser(seen.inverse_noise)).sum(2)
     scale, residual = (_in_groups(values, group_size, outputs) for values in (seen.inverse_noise, residual))
-    left, right = (_in_groups(values, group_size, outputs, last=2) for values in (spread.left, spread.right))
-    inverse, log_determinant = inverse_of_one_plus(_scaled(left @ right.mT, scale))
+    covariance = spread.of_groups(lambda rows: _in_groups(rows, group_size, outputs, last=2))
+    inverse, log_determinant = inverse_of_one_plus(_scaled(covariance, scale))
     quadratic = (residual * _times(inverse, residual)).sum(-1)
     return (-0.5 * (quadratic + log_determinant) - log_normaliser(scale).sum(-1)).sum(2)
 

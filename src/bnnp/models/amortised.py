@@ -403,6 +403,7 @@ class AmortisedModel(MetaLearner):
             self.observed(given_context.features, batch.context),
             self.observed(of_target, batch.target),
             self.outputs_of_a_unit,
+            observed_given=False,
             against=Points(*self.evidence(last, batch.context, given_context.outputs, given_context.features)),
         )
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import NaturalParameters, Observations, UnitPrior
+from bnnp.gaussian import Observations, UnitPrior
 from bnnp.inverse import TooLargeForFloat32
 from bnnp.last_layer import (
     LastLayer,
@@ -101,8 +101,9 @@ class Points:
 class Integrated:
     """hidden_kl: of all layers but the last.
 
-    prior: of the last layer;  given: the points it is conditioned on, with their pseudo-noise;  rest: what others add.
-    observed, target: contexts and targets with the likelihood's noise.
+    prior: of the last layer;  given: the points it is conditioned on, with their pseudo-noise.
+    observed, targets: contexts and targets with the likelihood's noise.
+    observed_given: whether the contexts are the points that the layer is conditioned on.
     outputs: how many outputs share a unit of the prior.
     against: points whose posterior takes the place of the prior in the KL.
     """
@@ -115,7 +116,7 @@ class Integrated:
     outputs: int
     group_size: int | None = None
     against: Points | None = None
-    rest: NaturalParameters | None = None
+    observed_given: bool = True
 
     @property
     def _group(self) -> int:
@@ -125,7 +126,7 @@ class Integrated:
     @cached_property
     def layer(self) -> LastLayer:
         large = self._group * self.outputs > self.targets.phi.shape[-1] or self.against is not None
-        return condition_last_layer(self.prior, self.given.phi, self.given.seen, rest=self.rest, through_weights=large)
+        return condition_last_layer(self.prior, self.given.phi, self.given.seen, through_weights=large)
 
     def kl(self) -> Float[Tensor, "tasks samples"]:
         if self.against is None:
@@ -134,7 +135,9 @@ class Integrated:
         return self.hidden_kl + kl_between(self.layer, other)
 
     def context(self) -> Float[Tensor, "tasks samples"]:
-        return expected_log_likelihood(self.layer, self.observed.phi, self.observed.seen)
+        return expected_log_likelihood(
+            self.layer, self.observed.phi, self.observed.seen, of_context=self.observed_given
+        )
 
     def target(self) -> Float[Tensor, "tasks samples"]:
         return expected_log_likelihood(self.layer, self.targets.phi, self.targets.seen)
