@@ -522,7 +522,7 @@ def test_float32_terms_that_need_float64_are_those_of_float64():
     hidden = models[0].infer_hidden(small.context, K, generator())
     with pytest.raises(TooLargeForFloat32):
         models[0].estimate(small, K, generator()).predictive()
-    found = PPAVI(K)(models[0], small, generator()).by_name
+    found = PPAVI(K, group_size=None)(models[0], small, generator()).by_name
     again = [w.double() for w in hidden.weights]
     assert all(bool(torch.isfinite(values).all()) for values in found.values())
     phi = models[1].last_features(again, BATCH.context)

@@ -23,11 +23,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 
 from bnnp._shapes import Float, Tensor
 from bnnp.gaussian import NaturalParameters, Observations, UnitPrior, moving_with, project
 from bnnp.inverse import check_health, inverse_of_one_plus, unpacked
+
+SMALL_GROUP = 3
+"""Points of a group up to which products of its rows, one by one, are faster than many small matrix products."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,22 @@ class Spread:
 
     def of_groups(self, cut: Callable[[Tensor], Tensor]) -> Float[Tensor, "tasks samples units *groups g g"]:
         """Covariances within groups of points, into which `cut` takes the rows of a matrix."""
-        whole = cut(self.left) @ cut(self.right).mT
+        whole = _products_of_rows(cut(self.left), cut(self.right))
         if self.less_left is None or self.less_right is None:
             return whole
-        return whole - cut(self.less_left) @ cut(self.less_right).mT
+        return whole - _products_of_rows(cut(self.less_left), cut(self.less_right))
+
+
+def _products_of_rows(left: Float[Tensor, "*batch g d"], right: Float[Tensor, "*#batch g d"]) -> Tensor:
+    """`left right^T`, which is symmetric; one element after the other for the many small matrices of small groups."""
+    g = left.shape[-2]
+    if g > SMALL_GROUP:
+        return left @ right.mT
+    rows = [
+        torch.stack([(left[..., max(i, j), :] * right[..., min(i, j), :]).sum(-1) for j in range(g)], -1)
+        for i in range(g)
+    ]
+    return torch.stack(rows, -2)
 
 
 @dataclass(frozen=True)
@@ -254,7 +268,16 @@ def log_density_of_groups(
     Cost per task, sample and unit: `O(n d (d + g) + n g^2)` for groups of g up to d; `O(n d^2 + d^3)` for larger ones,
     for which the layer must have gone through weight space.
     """
-    phi, seen = _padded(phi, seen, group_size, outputs)
+    points = phi.shape[-2] // outputs
+    whole = points - points % group_size
+    if 0 < whole < points:
+        rows = torch.arange(phi.shape[-2], device=phi.device).view(outputs, points)
+        parts = [
+            log_density_of_groups(layer, *_rows(phi, seen, rows[:, some], outputs), size, outputs)
+            for some, size in ((slice(0, whole), group_size), (slice(whole, points), points - whole))
+        ]
+        return torch.cat(parts, dim=-1)
+    group_size = min(group_size, points) if points else 1
     if group_size * outputs > phi.shape[-1]:
         return _groups_through_weights(layer, phi, seen, group_size, outputs)
     spread = layer.spread(phi, seen.inverse_noise)
@@ -339,18 +362,12 @@ def log_normaliser(inverse_noise: Tensor) -> Tensor:
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
-def _padded(phi: Tensor, seen: Observations, group_size: int, outputs: int) -> tuple[Tensor, Observations]:
-    """Absent points after the last of every output, until groups are whole."""
-    points = phi.shape[-2] // outputs
-    missing = -points % group_size
-    if missing == 0:
-        return phi, seen
-
-    def padded(values: Tensor) -> Tensor:
-        by_output = values.unflatten(-1, (outputs, points))
-        return functional.pad(by_output, (0, missing)).flatten(-2)
-
-    return padded(phi.mT).mT, Observations(padded(seen.y), padded(seen.inverse_noise))
+def _rows(phi: Tensor, seen: Observations, rows: Tensor, outputs: int) -> tuple[Tensor, Observations]:
+    """Some points of every output; without a copy where there is one output."""
+    if outputs == 1:
+        some = slice(int(rows[0, 0]), int(rows[0, -1]) + 1)
+        return phi[:, :, some], Observations(seen.y[..., some], seen.inverse_noise[..., some])
+    return phi[:, :, rows.flatten()], seen.of_points(rows.flatten())
 
 
 def _in_groups(values: Tensor, group_size: int, outputs: int, last: int = 1) -> Tensor:
