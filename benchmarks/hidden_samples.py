@@ -27,7 +27,7 @@ SOURCES = {
     "zoo:sawtooth": bnnp.tasks.sawtooth,
     "zoo:heaviside": lambda: bnnp.tasks.heaviside(noise=0.05),
 }
-NUMBERS = (5, 20, 100, 500, 2000)
+NUMBERS = (5, 20, 100, 500)
 
 
 def row(name: str, kind: str, tests: list) -> dict:

@@ -41,6 +41,17 @@ def test_the_example_of_neural_processes_runs():
     assert printed.getvalue().startswith("(50, 1) (50, 1)")
 
 
+def test_the_examples_of_the_last_layer_run():
+    prediction, objective = fenced((ROOT / "docs" / "last_layer.md").read_text(), "python")
+    names: dict = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for code in (prediction, objective):
+            exec(compile(code, "last_layer.md", "exec"), names)
+    assert printed.getvalue().splitlines()[:2] == ["(5, 1) (5, 1)", "(2, 5, 1)"]
+    assert not names["paper"].integrate
+
+
 @pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
 def test_the_examples_of_other_inference_run():
     blocks = fenced((ROOT / "docs" / "inference.md").read_text(), "python")
@@ -58,6 +69,7 @@ def test_the_examples_of_other_inference_run():
         "docs/own_data.md",
         "docs/data.md",
         "docs/neural_processes.md",
+        "docs/last_layer.md",
         "docs/inference.md",
     ],
 )
