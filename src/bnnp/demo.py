@@ -18,7 +18,7 @@ from bnnp.tasks.synthetic import sawtooth
 from bnnp.training.fit import FitResult, fit
 
 HIDDEN = (48, 48)
-STEPS = 2500
+STEPS = 1500
 LEARNING_RATE = (2e-3, 1e-4)
 PRIOR_RATE = 3.0
 TABLE_COLUMNS = ("pooled_lppd", "marginal_lppd", "joint_lppd", "mae", "rmse", "crps", "coverage_90")
