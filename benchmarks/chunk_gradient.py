@@ -13,7 +13,7 @@ import argparse
 import torch
 
 import bnnp
-from bnnp._random import child
+from bnnp._core.random import child
 from bnnp.models.chunked import InChunks
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 from bnnp.training.step import differentiate

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import bnnp
-from bnnp._random import child
+from bnnp._core.random import child
 from bnnp.models.chunked import InChunks
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import SplitBatch, TaskBatch

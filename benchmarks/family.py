@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import bnnp
-from bnnp._random import child
+from bnnp._core.random import child
 from bnnp.models import AmortisedModel
 from bnnp.tasks.split import context_size, random_split
 

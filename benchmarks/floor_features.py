@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 
 import bnnp
-from bnnp._random import child
+from bnnp._core.random import child
 from bnnp.experiment import markdown_table, mean_and_error, score_sets
 from bnnp.inference import Effort, InferenceWarning, infer_many
 from bnnp.priors import fitted
-from bnnp.priors.spread import Examples
-from bnnp.priors.start import STARTS
+from bnnp.priors.starts.by_name import STARTS
+from bnnp.priors.starts.spread import Examples
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import bnnp
-from bnnp._random import child
+from bnnp._core.random import child
 from bnnp.tasks.split import context_size, random_split
 
 GROUPS = {"1": 1, "2": 2, "5": 5, "all": None}

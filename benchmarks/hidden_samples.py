@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import bnnp
-from bnnp._random import child
+from bnnp._core.random import child
 from bnnp.evaluation.scores import lppd
 from bnnp.tasks.split import context_size, random_split
 

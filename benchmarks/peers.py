@@ -21,7 +21,7 @@ import numpy as np
 
 import bnnp
 from bnnp import neural_processes as peers
-from bnnp._random import child
+from bnnp._core.random import child
 from bnnp.models import MetaLearner
 from bnnp.objectives import NPML, PPAVI
 from bnnp.tasks.split import context_size, random_split

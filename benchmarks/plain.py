@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 import bnnp
-from bnnp.network import features_of_layer
+from bnnp.networks.base import features_of_layer
 from bnnp.tasks.task import SplitBatch, TaskBatch
 
 

@@ -9,8 +9,8 @@ gives to the last layer and noise 0.15 on 300 points: mean absolute error, lower
 import torch
 
 import bnnp
-from bnnp.network import features_of_layer
-from bnnp.priors.spread import spread
+from bnnp.networks.base import features_of_layer
+from bnnp.priors.starts.spread import spread
 
 POINTS, NOISE = 300, 0.15
 

@@ -24,8 +24,8 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 import bnnp
 from bnnp import Oracle
-from bnnp._random import child
-from bnnp.likelihoods import Gaussian
+from bnnp._core.random import child
+from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models import AmortisedModel
 from bnnp.objectives import PPAVI
 from bnnp.tasks.source import Collection, TaskSource
@@ -65,7 +65,7 @@ def source_and_tests(data: str) -> tuple[TaskSource, Collection | list[Split]]:
         "gp": lambda: bnnp.tasks.gp(low=-4, high=4),
         "wide-gp": bnnp.tasks.gp,
         "heaviside": lambda: bnnp.tasks.heaviside(noise=0.05),
-        "ecg": bnnp.tasks.ecg,
+        "ecg": bnnp.tasks.datasets.ecg,
     }[data]()
     size, count = (context_size((0.1, 0.5)), 64) if data == "wide-gp" else (context_size((0.05, 0.5)), 16)
     return source, [random_split(task, size, child(2, i)) for i, task in enumerate(source.draw(count, child(3)))]

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp.plots import save_figure
-from bnnp.tasks.images import Images
+from bnnp.tasks.datasets.images import Images
 from bnnp.tasks.task import Task
 
 SIDE = 14

@@ -45,7 +45,9 @@ def has_shape(hint) -> bool:
 
 def real_data(name: str) -> Path:
     """The folder of real data, of BNNP_DATA or beside the repository. Skips a test where it does not hold `name`."""
-    from bnnp.tasks.folder import chosen_folder  # not above: shapes are checked in what is imported after this file
+    from bnnp.tasks.datasets.folder import (
+        chosen_folder,  # not above: shapes are checked in what is imported after this file
+    )
 
     home = chosen_folder() or Path(__file__).parent.parent.parent / "shared" / "data"
     if not (home / name).is_file():

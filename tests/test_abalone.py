@@ -10,7 +10,7 @@ import torch
 import bnnp
 from bnnp import cli
 from bnnp.tasks import abalone
-from bnnp.tasks.abalone import _FILE, FEATURES
+from bnnp.tasks.datasets.abalone import _FILE, FEATURES
 from conftest import real_data
 
 FILE = "abalone/abalone.data"

@@ -10,8 +10,8 @@ from torch.nn import functional
 
 import bnnp
 import reference
-from bnnp.layers import AttentionNetwork, SetEncoder
-from bnnp.layers.attention import attention
+from bnnp.inference_nets.attentive import SetEncoder
+from bnnp.networks.transformer import AttentionNetwork, attention
 from bnnp.objectives import PPAVI
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 from test_chunked import SHORT, peak_bytes
@@ -639,7 +639,7 @@ def test_parts_of_the_samples_see_all_inputs(monkeypatch):
     model, x = machine(), task(6, seed=9).x
     whole = model.condition(task(5).x, task(5).y, num_samples=5).predict(x).samples
     monkeypatch.setattr("bnnp.models.amortised.SAMPLES_AT_ONCE", 1)
-    monkeypatch.setattr("bnnp.prediction.NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("bnnp.prediction.weights.NUMBERS_AT_ONCE", 1)
     parts = model.condition(task(5).x, task(5).y, num_samples=5).predict(x).samples
     np.testing.assert_allclose(parts, whole, rtol=1e-9)
 

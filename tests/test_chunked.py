@@ -11,9 +11,9 @@ from torch.profiler import ProfilerActivity, profile
 
 import bnnp
 import reference
-from bnnp.gaussian import UpdateNoise
 from bnnp.models import InferredWeights
 from bnnp.models.chunked import InChunks
+from bnnp.numerics.gaussian import UpdateNoise
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate

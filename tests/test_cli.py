@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import bnnp
-import bnnp.training.progress
+import bnnp._core.progress
 from bnnp import cli
 from bnnp.inference import METHODS
-from bnnp.inference.chains import Sampler
+from bnnp.inference.mcmc.chains import Sampler
 
 
 def run(monkeypatch, capsys, *words) -> tuple[int, str, str]:
@@ -209,7 +209,7 @@ def test_models_that_cannot_be(bnnp_command, tmp_path, words, message):
 
 
 def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(bnnp_command, trial, tmp_path, monkeypatch):
-    advance, calls = bnnp.training.progress.ProgressBar.advance, []
+    advance, calls = bnnp._core.progress.ProgressBar.advance, []
 
     def interrupt_at_step_5(self, terms=None):
         advance(self, terms)
@@ -217,7 +217,7 @@ def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(bnnp_command, trial, tmp_p
         if len(calls) == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(bnnp.training.progress.ProgressBar, "advance", interrupt_at_step_5)
+    monkeypatch.setattr(bnnp._core.progress.ProgressBar, "advance", interrupt_at_step_5)
     words = [
         "train",
         trial,

@@ -15,8 +15,8 @@ import torch
 
 import bnnp
 from bnnp.tasks import download_era5, era5
-from bnnp.tasks.cds import AREA, request
-from bnnp.tasks.outline import _WORLD, read_outline, switzerland
+from bnnp.tasks.datasets.cds import AREA, request
+from bnnp.tasks.datasets.outline import _WORLD, read_outline, switzerland
 from conftest import real_data
 
 xarray = pytest.importorskip("xarray")

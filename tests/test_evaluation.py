@@ -9,7 +9,7 @@ import torch
 
 import bnnp
 from bnnp.evaluation import lppd, score, with_noise
-from bnnp.prediction import SampledPredictive
+from bnnp.prediction.sampled import SampledPredictive
 from bnnp.tasks import Split, Task
 from bnnp.tasks.standardise import Standardiser
 

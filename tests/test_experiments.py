@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bnnp
-from bnnp.cli import app
+from bnnp.cli.verbs import app
 from bnnp.evaluation import lppd, with_noise
 from bnnp.experiment import (
     FOLDER_VARIABLE,
@@ -27,7 +27,7 @@ REAL = Path(__file__).parents[1] / "experiments"
 TOY = """
 from pathlib import Path
 from bnnp.experiment import Run
-from bnnp.files import write_atomically
+from bnnp._core.files import write_atomically
 
 def runs(scale):
     return {f"run-{i}": Run(square, {"number": i, "log": LOG}) for i in range(3)}
@@ -119,7 +119,7 @@ def test_what_is_not_there_is_refused(toy, tmp_path, monkeypatch):
 
 CHAIN = """
 from bnnp.experiment import Run
-from bnnp.files import write_atomically
+from bnnp._core.files import write_atomically
 
 def runs(scale):
     later = {f"use-{i}": Run(use, {"number": i}, needs=("train",)) for i in range(2)}

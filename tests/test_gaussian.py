@@ -7,7 +7,7 @@ import scipy.stats
 import torch
 
 import reference
-from bnnp.gaussian import (
+from bnnp.numerics.gaussian import (
     NaturalParameters,
     Observations,
     UnitPrior,
@@ -23,7 +23,7 @@ from bnnp.gaussian import (
     whitened_space,
     with_missing,
 )
-from bnnp.inverse import FactorisationError, unpacked
+from bnnp.numerics.solve import FactorisationError, unpacked
 
 FORMS = [function_space, weight_space, whitened_space, condition]
 TASKS, SAMPLES, UNITS, D = 2, 3, 2, 4
@@ -356,7 +356,7 @@ def test_chunks_change_neither_values_nor_derivatives(monkeypatch, case, form):
         return [total, *torch.autograd.grad(total, inputs)]
 
     whole = value_and_gradients()
-    monkeypatch.setattr("bnnp.inverse.NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("bnnp.numerics.solve.NUMBERS_AT_ONCE", 1)
     torch.testing.assert_close(value_and_gradients(), whole, rtol=1e-10, atol=1e-10)
 
 
@@ -364,7 +364,7 @@ def test_chunks_change_neither_values_nor_derivatives(monkeypatch, case, form):
 @pytest.mark.parametrize("points", [2, 9])
 @pytest.mark.parametrize("at_once", [1, 2**20])
 def test_values_that_are_not_finite_are_an_error_that_names_the_task(monkeypatch, form, points, at_once):
-    monkeypatch.setattr("bnnp.inverse.NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr("bnnp.numerics.solve.NUMBERS_AT_ONCE", at_once)
     p = problem(Case(points, diagonal=False, shared=False))
     p.phi[1, 0, 0, 0] = math.nan
     with pytest.raises(FactorisationError) as raised:

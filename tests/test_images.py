@@ -13,8 +13,8 @@ import torch
 
 import bnnp
 from bnnp.tasks import mnist, pixel_grid
-from bnnp.tasks.folder import DataFile, cache_folder, data_path
-from bnnp.tasks.images import Images, idx_array
+from bnnp.tasks.datasets.folder import DataFile, cache_folder, data_path
+from bnnp.tasks.datasets.images import Images, idx_array
 from conftest import real_data
 
 LABELS = np.array([3, 5, 3, 0, 9], dtype=np.uint8)

@@ -11,9 +11,9 @@ import bnnp
 import reference
 from bnnp.evaluation import evidence
 from bnnp.inference import GIVI, HMC, NUTS, SGHMC, SGLD, SWAG, Effort, GaussianVI, SingleTaskBNNP, infer_many
-from bnnp.inference.chains import Chain, Sampler
 from bnnp.inference.infer import METHODS
-from bnnp.inference.mcmc import leapfrog
+from bnnp.inference.mcmc.chains import Chain, Sampler
+from bnnp.inference.mcmc.steps import leapfrog
 from bnnp.inference.target import Density, Target
 from test_models import with_random_prior
 

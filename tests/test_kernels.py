@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from bnnp import kernels, lapack
-from bnnp.inverse import solve_in_function_space, update_in_weight_space
-from bnnp.loops import LANES
+from bnnp.numerics.backends import torch_linalg as lapack
+from bnnp.numerics.backends.numba import binding as kernels
+from bnnp.numerics.backends.numba.batched import LANES
+from bnnp.numerics.solve import solve_in_function_space, update_in_weight_space
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 
 import reference
 from bnnp import BNAM, BNNP, AttBNNP, Gaussian
-from bnnp.gaussian import Observations, UnitPrior, natural_parameters
-from bnnp.inverse import FactorisationError, TooLargeForFloat32, inverse_of_one_plus
-from bnnp.last_layer import (
+from bnnp.models.chunked import InChunks
+from bnnp.numerics.gaussian import Observations, UnitPrior, natural_parameters
+from bnnp.numerics.last_layer import (
     InFunctionSpace,
     InWeightSpace,
     LastLayer,
@@ -22,7 +22,7 @@ from bnnp.last_layer import (
     log_density_of_sums,
     sums_of_targets,
 )
-from bnnp.models.chunked import InChunks
+from bnnp.numerics.solve import FactorisationError, TooLargeForFloat32, inverse_of_one_plus
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.priors import PRIORS
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch

@@ -6,7 +6,8 @@ import torch
 from scipy import special, stats
 
 from bnnp import Bernoulli, Categorical, Gaussian
-from bnnp.likelihoods import LIKELIHOODS, Likelihood, from_config
+from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.by_name import LIKELIHOODS, from_config
 
 MEMBERS = {
     "gaussian": lambda: Gaussian([0.3, 0.7, 1.1]).for_outputs(3).double(),

@@ -7,7 +7,7 @@ import torch
 import bnnp
 from bnnp.inference.gradient import by_autograd
 from bnnp.inference.target import Target
-from bnnp.network import ACTIVATIONS
+from bnnp.networks.base import ACTIVATIONS
 from test_models import with_random_prior
 
 FLOAT64 = torch.float64

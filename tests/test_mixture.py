@@ -16,7 +16,7 @@ from bnnp.evaluation import evidence
 from bnnp.evaluation.crps import MANY, crps_of_mixture
 from bnnp.evaluation.scores import score
 from bnnp.inference.target import Target
-from bnnp.layers import AmortisedLinear
+from bnnp.inference_nets.pseudo import AmortisedLinear
 from bnnp.models import enough
 from bnnp.priors import PRIORS
 from bnnp.tasks.standardise import Standardiser
@@ -172,8 +172,8 @@ def test_other_likelihoods_keep_their_samples():
 
 
 def test_many_points_are_predicted_in_blocks(monkeypatch):
-    from bnnp import prediction
     from bnnp.models import components
+    from bnnp.prediction import weights as prediction
 
     for prior in ("unitwise", "layerwise"):
         model, context = model_of(prior), task(5, 1)

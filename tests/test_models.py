@@ -8,9 +8,10 @@ import torch
 
 import reference
 from bnnp import BNNP, Bernoulli, Categorical, FactorisationError, Gaussian
-from bnnp.gaussian import UpdateNoise
-from bnnp.layers import AmortisedLinear, PointEncoder
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.inference_nets.pseudo import AmortisedLinear
 from bnnp.models import InferredWeights
+from bnnp.numerics.gaussian import UpdateNoise
 from bnnp.objectives import AVI, PPAVI
 from bnnp.priors import PRIORS
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch

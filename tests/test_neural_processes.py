@@ -11,8 +11,8 @@ from scipy import stats
 import bnnp
 import reference
 from bnnp import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
-from bnnp._random import child
-from bnnp.files import read_tensors, write_tensors
+from bnnp._core.files import read_tensors, write_tensors
+from bnnp._core.random import child
 from bnnp.neural_processes import ANP, ARTNP, BNP, CNP, NP, TNP
 from bnnp.neural_processes.aggregate import DiagonalGaussian, mean_of_points
 from bnnp.neural_processes.bayesian import gaussian_product

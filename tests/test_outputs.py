@@ -9,7 +9,7 @@ import torch
 from scipy import special, stats
 
 import bnnp
-from bnnp.likelihoods import Likelihood
+from bnnp.likelihoods.base import Likelihood
 from bnnp.tasks.source import Collection
 
 PRIORS = ("factorised", "unitwise", "layerwise", "networkwise")

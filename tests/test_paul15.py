@@ -12,7 +12,7 @@ import torch
 
 import bnnp
 from bnnp.tasks import cells, paul15
-from bnnp.tasks.cells import _COUNTS, principal_components, read_counts
+from bnnp.tasks.datasets.cells import _COUNTS, principal_components, read_counts
 from conftest import real_data
 
 SAVED, COUNTS = "paul15/paul15_pca100_dpt.npz", "paul15/paul15.h5ad.gz"

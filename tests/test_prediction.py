@@ -7,8 +7,8 @@ from scipy import special, stats
 
 import reference
 from bnnp import BNNP, Bernoulli, Categorical, Gaussian, Network, SampledPredictive
-from bnnp.likelihoods import Likelihood
-from bnnp.prediction import network_outputs
+from bnnp.likelihoods.base import Likelihood
+from bnnp.prediction.weights import network_outputs
 from bnnp.tasks.standardise import Standardiser
 
 SHIFT, SCALE = np.array([3.0, -1.0]), np.array([2.0, 0.7])
@@ -184,7 +184,7 @@ def test_chunks_change_nothing(monkeypatch, at_once):
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(6, d, out, generator=generator, dtype=torch.float64) for d, out in network.weight_shapes]
     x = torch.randn(11, 3, generator=generator, dtype=torch.float64)
-    monkeypatch.setattr("bnnp.prediction.NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr("bnnp.prediction.weights.NUMBERS_AT_ONCE", at_once)
     found = network_outputs(network, weights, x)
     expected = [reference.network([reference.array(w[k]) for w in weights], x.numpy(), "tanh") for k in range(6)]
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

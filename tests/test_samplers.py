@@ -10,8 +10,8 @@ import torch
 import bnnp
 from bnnp.inference import HMC, NUTS, InferenceWarning
 from bnnp.inference import nuts as nuts_module
-from bnnp.inference.chains import mixing
 from bnnp.inference.gradient import by_autograd
+from bnnp.inference.mcmc.chains import mixing
 from test_inference import FLOAT64, data, deep, positions, target
 
 SAMPLERS = {"hmc": (HMC(0.1, 15), 100, 1), "nuts": (NUTS(0.2, 5), 40, 1), "lmc": (HMC(0.1, 1), 600, 60)}
@@ -88,7 +88,7 @@ def test_a_test_with_another_momentum_than_was_drawn_is_caught():
         """Compares with the energy of a momentum that did not make the proposal."""
 
         def move(self, density, chain, generator):
-            from bnnp.inference.mcmc import chosen, leapfrog
+            from bnnp.inference.mcmc.steps import chosen, leapfrog
 
             momentum = torch.randn(chain.position.shape, generator=generator, dtype=FLOAT64)
             other = torch.randn(chain.position.shape, generator=generator, dtype=FLOAT64)

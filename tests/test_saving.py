@@ -12,8 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import bnnp
-from bnnp import files
-from bnnp.files import read_tensors, write_atomically, write_tensors
+from bnnp._core import files
+from bnnp._core.files import read_tensors, write_atomically, write_tensors
 
 X, Y = np.linspace(-1, 1, 7)[:, None], np.sin(3 * np.linspace(-1, 1, 7))[:, None]
 

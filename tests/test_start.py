@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import bnnp
-from bnnp.network import features_of_layer
+from bnnp.networks.base import features_of_layer
 from bnnp.priors import PRIORS
 from bnnp.priors.learnable import GaussianUnits
-from bnnp.priors.spread import FIRST_SCALE, SLOPE, Deciding, Examples, spread
-from bnnp.priors.start import STARTS
+from bnnp.priors.starts.by_name import STARTS
+from bnnp.priors.starts.spread import FIRST_SCALE, SLOPE, Deciding, Examples, spread
 
 
 def started(prior: str, in_size: int = 1, share: float = 1.0, hidden=(6, 5)) -> tuple[bnnp.BNNP, torch.Tensor]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import bnnp
-from bnnp.layers import AmortisedLinear
+from bnnp.inference_nets.pseudo import AmortisedLinear
 from bnnp.models.draws import Draws
 from test_models import MEMBERS, Member, with_random_prior
 

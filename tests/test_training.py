@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import bnnp
-from bnnp.files import read_tensors
+from bnnp._core.files import read_tensors
 from bnnp.models import AmortisedModel
 from bnnp.objectives import PPAVI, Terms
 from bnnp.tasks import SplitBatch

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import bnnp
-from bnnp import inverse
-from bnnp._workers import in_parallel
+from bnnp._core.threads import in_parallel
 from bnnp.models import amortised as bnnp_model
+from bnnp.numerics import solve as inverse
 from bnnp.objectives import PPAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate
@@ -104,7 +104,7 @@ def test_work_in_parallel_may_work_in_parallel(threads, number):
 
 NESTED = """
 import faulthandler, threading, torch
-from bnnp._workers import in_parallel
+from bnnp._core.threads import in_parallel
 
 faulthandler.dump_traceback_later(5, exit=True)
 torch.set_num_threads(4)
@@ -189,7 +189,7 @@ def test_weight_samples_do_not_depend_on_the_number_of_threads(monkeypatch, thre
 
 
 def test_predictions_do_not_depend_on_the_number_of_threads(monkeypatch, threads):
-    monkeypatch.setattr("bnnp.prediction.NUMBERS_AT_ONCE", 2**10)
+    monkeypatch.setattr("bnnp.prediction.weights.NUMBERS_AT_ONCE", 2**10)
     model = bnnp.BNNP(1, 1, (20, 20), likelihood=bnnp.Gaussian(0.05))
     x = torch.linspace(-2, 2, 70)
     posterior = model.condition(x[:5], torch.sin(x[:5]), num_samples=7)
@@ -209,7 +209,7 @@ def test_threads_spin_briefly_unless_the_user_has_chosen(chosen, spins):
     """And torch is imported after that: it looks once."""
     code = (
         "import os, sys, bnnp; order = list(sys.modules);"
-        "print(os.environ.get('GOMP_SPINCOUNT'), order.index('bnnp._waiting') < order.index('torch'))"
+        "print(os.environ.get('GOMP_SPINCOUNT'), order.index('bnnp._core.waiting') < order.index('torch'))"
     )
     environment = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")} | chosen
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

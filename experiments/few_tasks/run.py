@@ -11,8 +11,8 @@ import torch
 from matplotlib.figure import Figure
 
 import bnnp
+from bnnp._core.files import write_atomically
 from bnnp.experiment import Run, markdown_table, score_sets, train
-from bnnp.files import write_atomically
 from bnnp.inference import GIVI, Effort, GaussianVI, infer_many
 from bnnp.plots import save_figure
 from bnnp.tasks.source import Collection, collect
@@ -177,7 +177,7 @@ def load(data: str, points_share: float = 1.0) -> Data:
         training, test = _invented()
         y_scale = 1.0
     else:
-        loader = {"abalone": bnnp.tasks.abalone, "paul15": bnnp.tasks.paul15}[data]
+        loader = {"abalone": bnnp.tasks.datasets.abalone, "paul15": bnnp.tasks.paul15}[data]
         training, test = loader("train").standardised(), loader("test").standardised()
         assert training.units is not None
         y_scale = float(training.units.y_scale[0])

@@ -10,10 +10,10 @@ import torch
 from matplotlib.figure import Figure
 
 import bnnp
+from bnnp._core.files import write_atomically
 from bnnp.experiment import Run, markdown_table, model_file, train
-from bnnp.files import write_atomically
 from bnnp.plots import save_figure
-from bnnp.tasks.images import Images
+from bnnp.tasks.datasets.images import Images
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task
 

@@ -9,8 +9,8 @@ import torch
 from matplotlib.figure import Figure
 
 import bnnp
+from bnnp._core.files import write_atomically
 from bnnp.experiment import Run, markdown_table, model_file, train
-from bnnp.files import write_atomically
 from bnnp.plots import CONTEXT, save_figure
 
 MODELS = ("BNAM", "BNNP")

@@ -10,8 +10,8 @@ import torch
 from matplotlib.figure import Figure
 
 import bnnp
+from bnnp._core.files import write_atomically
 from bnnp.experiment import Run, cell, fixed_tests, markdown_table, model_file, train, train_prior_first
-from bnnp.files import write_atomically
 from bnnp.plots import TRUTH, draw_functions, draw_posterior, save_figure
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.synthetic import Synthetic

@@ -8,9 +8,9 @@ import torch
 from matplotlib.figure import Figure
 
 import bnnp
+from bnnp._core.files import write_atomically
 from bnnp.evaluation import evidence
 from bnnp.experiment import Run
-from bnnp.files import write_atomically
 from bnnp.inference import GIVI, Effort, SingleTaskBNNP, Target, infer_many
 from bnnp.plots import save_figure
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 import bnnp
-from bnnp.tasks.folder import VARIABLE
-from bnnp.tasks.outline import Outline, read_outline, switzerland
+from bnnp.tasks.datasets.folder import VARIABLE
+from bnnp.tasks.datasets.outline import Outline, read_outline, switzerland
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.split import split_outside
 from bnnp.tasks.standardise import Standardiser

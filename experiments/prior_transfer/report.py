@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import bnnp
+from bnnp._core.files import write_atomically
 from bnnp.experiment import cell, markdown_table, mean_and_error
-from bnnp.files import write_atomically
 from bnnp.plots import save_figure
 from bnnp.tasks.task import Task
 

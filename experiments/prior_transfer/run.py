@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import bnnp
-from bnnp._random import child
+from bnnp._core.random import child
 from bnnp.evaluation.oracle import Oracle
 from bnnp.evaluation.scores import Posterior
 from bnnp.experiment import Run, fixed_tests, score_sets, train

@@ -1,15 +1,19 @@
 """bnnp: meta-learn a prior over the weights of a neural network, and an amortised posterior for each new data set."""
 
-import bnnp._waiting  # noqa: F401, before torch
+import bnnp._core.waiting  # noqa: F401, before torch
 from bnnp import evaluation, inference, neural_processes, objectives, priors, tasks
 from bnnp.evaluation import Oracle, Scores, evaluate
 from bnnp.inference import infer
-from bnnp.inverse import FactorisationError
-from bnnp.likelihoods import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
-from bnnp.mixture import MixturePredictive
+from bnnp.likelihoods.bernoulli import Bernoulli
+from bnnp.likelihoods.categorical import Categorical
+from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from bnnp.models import BNAM, BNNP, AttBNNP, WeightPosterior, load, load_posterior, zoo_names
-from bnnp.network import Network
-from bnnp.prediction import Predictive, SampledPredictive
+from bnnp.networks.perceptron import Network
+from bnnp.numerics.solve import FactorisationError
+from bnnp.prediction.base import Predictive
+from bnnp.prediction.mixture import MixturePredictive
+from bnnp.prediction.sampled import SampledPredictive
 from bnnp.training import FitResult, History, TrainingDiverged, fit
 
 __version__ = "0.1.0"

@@ -23,8 +23,8 @@ import pandas as pd
 import torch
 from rich.progress import Progress
 
-from bnnp._random import child
-from bnnp.likelihoods import Gaussian
+from bnnp._core.random import child
+from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.bnnp import BNNP
 from bnnp.models.enough import FIRST
 from bnnp.objectives import PPAVI

@@ -9,11 +9,11 @@ import pandas as pd
 import torch
 
 from bnnp import plots
+from bnnp._core.files import write_atomically
 from bnnp.evaluation import Oracle, Scores, evaluate
-from bnnp.files import write_atomically
-from bnnp.likelihoods import Gaussian
+from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.bnnp import BNNP
-from bnnp.tasks.paper_tests import sawtooth_tests
+from bnnp.tasks.datasets.paper_tests import sawtooth_tests
 from bnnp.tasks.synthetic import sawtooth
 from bnnp.training.fit import FitResult, fit
 

@@ -34,15 +34,15 @@ import joblib
 import pandas as pd
 import torch
 
-from bnnp._random import child
+from bnnp._core.files import write_atomically
+from bnnp._core.progress import ProgressBar
+from bnnp._core.random import child
 from bnnp.evaluation.scores import Posterior, Scores, score, with_noise
-from bnnp.files import write_atomically
 from bnnp.objectives import PPAVI
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
 from bnnp.training.fit import fit
-from bnnp.training.progress import ProgressBar
 
 SCALES = ("smoke", "small", "paper")
 FOLDER_VARIABLE = "BNNP_EXPERIMENTS"

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from bnnp._shapes import Float, Tensor
+from bnnp._core.shapes import Float, Tensor
 from bnnp.models.estimates import Estimates, in_float64_where_needed
 from bnnp.tasks.task import SplitBatch
 

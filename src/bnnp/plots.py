@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from scipy import stats
 
-from bnnp._random import Seed
+from bnnp._core.files import write_atomically
+from bnnp._core.random import Seed
 from bnnp.evaluation.calibration import Calibration
-from bnnp.files import write_atomically
-from bnnp.mixture import MixturePredictive
-from bnnp.prediction import Predictive
+from bnnp.prediction.base import Predictive
+from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.task import Split, Task
 from bnnp.training.history import History
 

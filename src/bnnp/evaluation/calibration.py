@@ -12,12 +12,13 @@ import torch
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bnnp._random import Seed, as_integer, child
-from bnnp._shapes import Tensor
+from bnnp._core.random import Seed, as_integer, child
+from bnnp._core.shapes import Tensor
 from bnnp.inference import Effort, Method, infer_many
-from bnnp.likelihoods import Likelihood
-from bnnp.network import AnyNetwork
-from bnnp.prediction import SampledPredictive, WeightSamples
+from bnnp.likelihoods.base import Likelihood
+from bnnp.networks.base import AnyNetwork
+from bnnp.prediction.sampled import SampledPredictive
+from bnnp.prediction.weights import WeightSamples
 from bnnp.priors.base import Prior
 from bnnp.tasks.task import Task, as_columns
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from bnnp._random import Seed, as_generator
-from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import CAREFUL, log_prior
-from bnnp.inference.mcmc import HMC
+from bnnp._core.random import Seed, as_generator
+from bnnp._core.shapes import Float, Tensor
+from bnnp.inference.mcmc.steps import HMC
 from bnnp.inference.target import Target
-from bnnp.last_layer import condition_last_layer, log_normaliser
-from bnnp.likelihoods import Gaussian
+from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.posterior import WeightPosterior
+from bnnp.numerics.gaussian import CAREFUL, log_prior
+from bnnp.numerics.last_layer import condition_last_layer, log_normaliser
 
 FEW_EFFECTIVE = 100
 """Below so many effective draws an estimate is not to be trusted."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bnnp._random import Seed, as_generator, as_integer
-from bnnp._shapes import Float, Tensor
-from bnnp.likelihoods import Gaussian
-from bnnp.mixture import MixturePredictive
+from bnnp._core.random import Seed, as_generator, as_integer
+from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.exact import ExactPredictive
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import as_columns

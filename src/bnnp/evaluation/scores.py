@@ -11,12 +11,14 @@ import pandas as pd
 import scoringrules
 import torch
 
-from bnnp._random import Seed, as_integer, child
-from bnnp._workers import in_parallel
+from bnnp._core.random import Seed, as_integer, child
+from bnnp._core.threads import in_parallel
 from bnnp.evaluation.crps import crps_of_mixture
-from bnnp.likelihoods import Categorical, Gaussian
-from bnnp.mixture import MixturePredictive
-from bnnp.prediction import Predictive, SampledPredictive
+from bnnp.likelihoods.categorical import Categorical
+from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.prediction.base import Predictive
+from bnnp.prediction.mixture import MixturePredictive
+from bnnp.prediction.sampled import SampledPredictive
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bnnp._shapes import Float, Tensor
+from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.target import Target
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from bnnp._shapes import Float, Tensor
+from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.target import Density
 from bnnp.training.optimiser import set_gradients
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from bnnp._shapes import Float, Tensor
-from bnnp.network import Network, activation_by_name, with_bias
+from bnnp._core.shapes import Float, Tensor
+from bnnp.networks.base import activation_by_name, with_bias
+from bnnp.networks.perceptron import Network
 
 SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "relu": lambda before, after: after > 0,

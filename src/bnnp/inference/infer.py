@@ -6,24 +6,26 @@ from dataclasses import dataclass, field
 
 from numpy.typing import ArrayLike
 
-from bnnp._random import Seed, as_integer, child
-from bnnp._shapes import Float, Tensor
+from bnnp._core.progress import ProgressBar
+from bnnp._core.random import Seed, as_integer, child
+from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.base import Diagnostics, Effort, Method
-from bnnp.inference.gaussian_vi import GaussianVI
-from bnnp.inference.inducing import GIVI
-from bnnp.inference.mcmc import HMC, SGHMC, SGLD
-from bnnp.inference.modes import Ensemble, Laplace
-from bnnp.inference.nuts import NUTS
-from bnnp.inference.single_task import SingleTaskBNNP
-from bnnp.inference.swag import SWAG
+from bnnp.inference.mcmc.nuts import NUTS
+from bnnp.inference.mcmc.steps import HMC, SGHMC, SGLD
+from bnnp.inference.modes.modes import Ensemble, Laplace
+from bnnp.inference.modes.swag import SWAG
 from bnnp.inference.target import Target
-from bnnp.likelihoods import Gaussian, Likelihood
-from bnnp.network import AnyNetwork
-from bnnp.prediction import SampledPredictive, WeightSamples
+from bnnp.inference.vi.gaussian import GaussianVI
+from bnnp.inference.vi.inducing import GIVI
+from bnnp.inference.vi.single_task import SingleTaskBNNP
+from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.networks.base import AnyNetwork
+from bnnp.prediction.sampled import SampledPredictive
+from bnnp.prediction.weights import WeightSamples
 from bnnp.priors.base import Prior
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import Task
-from bnnp.training.progress import ProgressBar
 
 METHODS: dict[str, Method] = {
     "mfvi": GaussianVI("mfvi"),

@@ -12,11 +12,12 @@ from typing import Protocol
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._shapes import Float, Int, Tensor
-from bnnp.gaussian import UnitPrior, log_prior, unit_products
+from bnnp._core.shapes import Float, Int, Tensor
 from bnnp.inference.gradient import by_autograd, by_backpropagation
-from bnnp.likelihoods import Likelihood
-from bnnp.network import AnyNetwork, Network
+from bnnp.likelihoods.base import Likelihood
+from bnnp.networks.base import AnyNetwork
+from bnnp.networks.perceptron import Network
+from bnnp.numerics.gaussian import UnitPrior, log_prior, unit_products
 from bnnp.priors.base import Prior
 from bnnp.tasks.task import Task, TaskBatch, as_columns
 

@@ -11,10 +11,21 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from bnnp import priors
-from bnnp._random import Seed, as_integer, normal
-from bnnp._shapes import Bool, Float, Tensor
-from bnnp._workers import in_parallel
-from bnnp.gaussian import (
+from bnnp._core.random import Seed, as_integer, normal
+from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp._core.threads import in_parallel
+from bnnp.inference_nets.attentive import SetEncoder
+from bnnp.inference_nets.pointwise import PointEncoder, side_by_side
+from bnnp.inference_nets.pseudo import AmortisedLinear
+from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.models.base import MetaLearner, check_num_samples
+from bnnp.models.draws import Draws
+from bnnp.models.estimates import Integrated, Points, Sampled
+from bnnp.models.posterior import WeightPosterior
+from bnnp.networks.base import AnyNetwork, advance, features_of_layer
+from bnnp.networks.transformer import AttentionNetwork
+from bnnp.numerics.gaussian import (
     CAREFUL,
     NaturalParameters,
     Observations,
@@ -25,15 +36,8 @@ from bnnp.gaussian import (
     log_prior,
     with_missing,
 )
-from bnnp.inverse import FactorisationError
-from bnnp.layers import AmortisedLinear, AttentionNetwork, PointEncoder, SetEncoder, side_by_side
-from bnnp.likelihoods import Gaussian, Likelihood
-from bnnp.models.base import MetaLearner, check_num_samples
-from bnnp.models.draws import Draws
-from bnnp.models.estimates import Integrated, Points, Sampled
-from bnnp.models.posterior import WeightPosterior
-from bnnp.network import AnyNetwork, advance, features_of_layer
-from bnnp.tasks.chunks import Pieces
+from bnnp.numerics.solve import FactorisationError
+from bnnp.tasks.pieces import Pieces
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from bnnp._random import Seed
-from bnnp._shapes import Float, Tensor
-from bnnp.likelihoods import Likelihood
+from bnnp._core.random import Seed
+from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.base import Likelihood
 from bnnp.models.estimates import Integrated, Sampled
 from bnnp.priors import Prior
 from bnnp.tasks.standardise import Standardiser

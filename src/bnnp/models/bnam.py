@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import torch
 
-from bnnp._random import Seed, as_generator
-from bnnp.layers import AttentionNetwork, PointEncoder
-from bnnp.likelihoods import Likelihood
+from bnnp._core.random import Seed, as_generator
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.likelihoods.base import Likelihood
 from bnnp.models.amortised import MIN_PSEUDO_NOISE, AmortisedModel, Choices
+from bnnp.networks.transformer import AttentionNetwork
 
 
 class BNAM(AmortisedModel):

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from bnnp._random import Seed, as_generator
-from bnnp._shapes import Tensor
-from bnnp.layers import PointEncoder, SetEncoder
-from bnnp.likelihoods import Likelihood
+from bnnp._core.random import Seed, as_generator
+from bnnp._core.shapes import Tensor
+from bnnp.inference_nets.attentive import SetEncoder
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.likelihoods.base import Likelihood
 from bnnp.models.amortised import MIN_PSEUDO_NOISE, AmortisedModel, Choices
-from bnnp.network import Network
+from bnnp.networks.perceptron import Network
 
 HEADS = 4
 

@@ -9,9 +9,14 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import NaturalParameters, Observations, UnitPrior, UpdateNoise, natural_parameters
-from bnnp.last_layer import (
+from bnnp._core.shapes import Float, Tensor
+from bnnp.models.amortised import AmortisedModel, InferredHidden, InferredWeights, Rest
+from bnnp.models.base import MetaLearner
+from bnnp.models.estimates import Integrated, Sampled
+from bnnp.models.streaming import check_chunk_size, outputs_before
+from bnnp.networks.base import features_of_layer
+from bnnp.numerics.gaussian import NaturalParameters, Observations, UnitPrior, UpdateNoise, natural_parameters
+from bnnp.numerics.last_layer import (
     LastLayer,
     condition_last_layer,
     expected_log_likelihood,
@@ -19,11 +24,6 @@ from bnnp.last_layer import (
     log_density_of_sums,
     sums_of_targets,
 )
-from bnnp.models.amortised import AmortisedModel, InferredHidden, InferredWeights, Rest
-from bnnp.models.base import MetaLearner
-from bnnp.models.estimates import Integrated, Sampled
-from bnnp.models.streaming import check_chunk_size, outputs_before
-from bnnp.network import features_of_layer
 from bnnp.tasks.task import SplitBatch, TaskBatch
 
 

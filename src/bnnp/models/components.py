@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import CAREFUL, Observations
-from bnnp.last_layer import (
+from bnnp._core.shapes import Float, Tensor
+from bnnp.models.estimates import Points
+from bnnp.models.online import last_prior, sums_of_last_layer
+from bnnp.numerics.gaussian import CAREFUL, Observations
+from bnnp.numerics.last_layer import (
     LastLayer,
     condition_last_layer,
     log_density_of_groups,
     log_density_of_sums,
     sums_of_targets,
 )
-from bnnp.mixture import MixturePredictive
-from bnnp.models.estimates import Points
-from bnnp.models.online import last_prior, sums_of_last_layer
-from bnnp.prediction import NUMBERS_AT_ONCE, fill_in_blocks, network_outputs
+from bnnp.prediction.mixture import MixturePredictive
+from bnnp.prediction.weights import NUMBERS_AT_ONCE, fill_in_blocks, network_outputs
 from bnnp.tasks.task import TaskBatch
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
-from bnnp._random import child
-from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import UpdateNoise
+from bnnp._core.random import child
+from bnnp._core.shapes import Float, Tensor
+from bnnp.numerics.gaussian import UpdateNoise
 
 SAMPLES_A_BLOCK = 16
 POINTS_A_BLOCK = 64

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import torch
 
-from bnnp._random import child, normal
-from bnnp._shapes import Float, Tensor
+from bnnp._core.random import child, normal
+from bnnp._core.shapes import Float, Tensor
 from bnnp.models.components import mixture_at
 from bnnp.models.posterior import WeightPosterior
 

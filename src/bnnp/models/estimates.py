@@ -8,7 +8,7 @@ Both answer the same questions, given samples of the latent variable from the co
     predictive  `log q(Y_g)` of every group of targets, one value per task, sample and group
 
 `Sampled` has one weight sample stand for its expectation; `Integrated` integrates the last layer's weights given the
-samples of the hidden layers, where `bnnp.last_layer` has the formulas.
+samples of the hidden layers, where `bnnp.numerics.last_layer` has the formulas.
 """
 
 from collections.abc import Callable
@@ -18,16 +18,16 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import Observations, UnitPrior
-from bnnp.inverse import TooLargeForFloat32
-from bnnp.last_layer import (
+from bnnp._core.shapes import Float, Tensor
+from bnnp.numerics.gaussian import Observations, UnitPrior
+from bnnp.numerics.last_layer import (
     LastLayer,
     condition_last_layer,
     expected_log_likelihood,
     kl_between,
     log_density_of_groups,
 )
+from bnnp.numerics.solve import TooLargeForFloat32
 
 
 class Estimates(Protocol):

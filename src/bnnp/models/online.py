@@ -7,11 +7,11 @@ from dataclasses import replace
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._shapes import Tensor
-from bnnp.gaussian import CAREFUL, NaturalParameters, UnitPrior, condition_on, log_density_at_sample
+from bnnp._core.shapes import Tensor
 from bnnp.models.draws import Draws
 from bnnp.models.posterior import WeightPosterior
 from bnnp.models.streaming import can_be_cut, check_can_be_cut, layer_noise, no_points, sums_over
+from bnnp.numerics.gaussian import CAREFUL, NaturalParameters, UnitPrior, condition_on, log_density_at_sample
 from bnnp.tasks.task import TaskBatch
 
 POINTS_AT_ONCE = 1024

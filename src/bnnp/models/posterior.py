@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import NaturalParameters
-from bnnp.last_layer import LastLayer
-from bnnp.likelihoods import Likelihood
-from bnnp.network import AnyNetwork
-from bnnp.prediction import Predictive, WeightSamples
+from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.base import Likelihood
+from bnnp.networks.base import AnyNetwork
+from bnnp.numerics.gaussian import NaturalParameters
+from bnnp.numerics.last_layer import LastLayer
+from bnnp.prediction.base import Predictive
+from bnnp.prediction.weights import WeightSamples
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import TaskBatch
 

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from bnnp import likelihoods
-from bnnp._shapes import Tensor
-from bnnp.files import read_tensors, write_tensors
-from bnnp.gaussian import NaturalParameters
+from bnnp._core.files import read_tensors, write_tensors
+from bnnp._core.shapes import Tensor
 from bnnp.models.base import MetaLearner
 from bnnp.models.bnam import BNAM
 from bnnp.models.bnnp import BNNP
 from bnnp.models.posterior import WeightPosterior
+from bnnp.numerics.gaussian import NaturalParameters
 
 ZOO = "zoo:"
 CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "BNAM": BNAM}

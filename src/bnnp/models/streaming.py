@@ -19,8 +19,11 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from bnnp._shapes import Float, Tensor
-from bnnp.gaussian import (
+from bnnp._core.shapes import Float, Tensor
+from bnnp.models.draws import Draws
+from bnnp.models.posterior import WeightPosterior
+from bnnp.networks.base import features_of_layer
+from bnnp.numerics.gaussian import (
     CAREFUL,
     NaturalParameters,
     UnitPrior,
@@ -28,10 +31,7 @@ from bnnp.gaussian import (
     log_density_at_sample,
     natural_parameters,
 )
-from bnnp.models.draws import Draws
-from bnnp.models.posterior import WeightPosterior
-from bnnp.network import features_of_layer
-from bnnp.tasks.chunks import ArrayPieces, ParquetPieces, pieces_of
+from bnnp.tasks.pieces import ArrayPieces, ParquetPieces, pieces_of
 from bnnp.tasks.task import TaskBatch
 
 if TYPE_CHECKING:

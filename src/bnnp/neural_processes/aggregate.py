@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from bnnp._random import normal
-from bnnp._shapes import Bool, Float, Tensor
-from bnnp.layers import PointEncoder
+from bnnp._core.random import normal
+from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.inference_nets.pointwise import PointEncoder
 
 
 @dataclass(frozen=True)

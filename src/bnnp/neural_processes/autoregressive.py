@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._random import child
-from bnnp._shapes import Float, Int, Tensor
-from bnnp._workers import in_parallel
+from bnnp._core.random import child
+from bnnp._core.shapes import Float, Int, Tensor
+from bnnp._core.threads import in_parallel
 from bnnp.neural_processes.posterior import Posterior, SampledFunction
-from bnnp.prediction import NUMBERS_AT_ONCE, Drawn, SampledPredictive
+from bnnp.prediction.sampled import Drawn, SampledPredictive
+from bnnp.prediction.weights import NUMBERS_AT_ONCE
 from bnnp.tasks.task import TaskBatch
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from typing import Any, NoReturn
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._random import Seed, as_integer
-from bnnp._shapes import Float, Tensor
-from bnnp.likelihoods import HeteroscedasticGaussian, Likelihood
+from bnnp._core.random import Seed, as_integer
+from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from bnnp.models.base import MetaLearner, check_num_samples
 from bnnp.neural_processes.posterior import Posterior
 from bnnp.tasks.standardise import Standardiser

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from bnnp._random import Seed, as_generator
-from bnnp._shapes import Bool, Float, Tensor
-from bnnp.layers import PointEncoder
-from bnnp.likelihoods import Likelihood
+from bnnp._core.random import Seed, as_generator
+from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.likelihoods.base import Likelihood
 from bnnp.neural_processes.aggregate import DiagonalGaussian
 from bnnp.neural_processes.latent_base import LatentProcess, Sizes
 

@@ -10,15 +10,16 @@ from typing import Any, NoReturn, Self
 
 import torch
 
-from bnnp._random import Seed, as_generator
-from bnnp._shapes import Float, Tensor
-from bnnp.layers import PointEncoder
-from bnnp.likelihoods import Likelihood
+from bnnp._core.random import Seed, as_generator
+from bnnp._core.shapes import Float, Tensor
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.likelihoods.base import Likelihood
 from bnnp.neural_processes.aggregate import mean_of_points
 from bnnp.neural_processes.autoregressive import AutoregressivePosterior
 from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.posterior import Posterior
-from bnnp.prediction import SampledPredictive, fill_in_blocks
+from bnnp.prediction.sampled import SampledPredictive
+from bnnp.prediction.weights import fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
 
 

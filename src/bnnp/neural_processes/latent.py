@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from bnnp._random import Seed, as_generator
-from bnnp.likelihoods import Likelihood
+from bnnp._core.random import Seed, as_generator
+from bnnp.likelihoods.base import Likelihood
 from bnnp.neural_processes.aggregate import MeanAggregation
 from bnnp.neural_processes.latent_base import LatentProcess, Sizes
 

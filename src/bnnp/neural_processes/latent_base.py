@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import nn
 
-from bnnp._random import as_generator
-from bnnp._shapes import Float, Tensor
-from bnnp.layers import PointEncoder
-from bnnp.likelihoods import Likelihood
-from bnnp.network import with_bias
+from bnnp._core.random import as_generator
+from bnnp._core.shapes import Float, Tensor
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.likelihoods.base import Likelihood
+from bnnp.networks.base import with_bias
 from bnnp.neural_processes.aggregate import DiagonalGaussian
 from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.path import Codes, DeterministicPath
 from bnnp.neural_processes.posterior import Posterior, SampledFunction
-from bnnp.prediction import SampledPredictive, fill_in_blocks
+from bnnp.prediction.sampled import SampledPredictive
+from bnnp.prediction.weights import fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
 
 

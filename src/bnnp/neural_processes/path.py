@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from bnnp._shapes import Bool, Float, Tensor
-from bnnp.layers import Attention, PointEncoder, StartToken
+from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.neural_processes.attention import Attention, StartToken
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._shapes import Float, Tensor
-from bnnp.prediction import SampledPredictive
+from bnnp._core.shapes import Float, Tensor
+from bnnp.prediction.sampled import SampledPredictive
 from bnnp.tasks.task import Task, as_columns
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from bnnp._random import Seed, as_generator
-from bnnp._shapes import Bool, Float, Tensor
-from bnnp.layers import AttentionBlock, PointEncoder, StartToken
-from bnnp.likelihoods import Likelihood
+from bnnp._core.random import Seed, as_generator
+from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.likelihoods.base import Likelihood
+from bnnp.neural_processes.attention import AttentionBlock, StartToken
 from bnnp.neural_processes.conditional import ConditionalProcess
 from bnnp.tasks.task import TaskBatch
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from bnnp.network import AnyNetwork
+from bnnp.networks.base import AnyNetwork
 from bnnp.priors import base
 from bnnp.priors.base import Prior
 from bnnp.priors.factorised import Factorised

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from bnnp._random import Seed, as_generator, normal
-from bnnp._shapes import Float, Tensor
-from bnnp.functions import Function, functions_of, identity
-from bnnp.gaussian import UnitPrior, log_prior
-from bnnp.network import AnyNetwork
+from bnnp._core.random import Seed, as_generator, normal
+from bnnp._core.shapes import Float, Tensor
+from bnnp.networks.base import AnyNetwork
+from bnnp.networks.functions import Function, functions_of, identity
+from bnnp.numerics.gaussian import UnitPrior, log_prior
 from bnnp.priors.learnable import GaussianUnits
 from bnnp.tasks.standardise import Standardiser
 

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from bnnp.gaussian import UnitPrior
-from bnnp.network import AnyNetwork
+from bnnp.networks.base import AnyNetwork
+from bnnp.numerics.gaussian import UnitPrior
 from bnnp.priors.base import Prior, standard_variance
 from bnnp.priors.learnable import GaussianUnits
 

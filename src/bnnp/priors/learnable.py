@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from bnnp._shapes import Bool, Float, Tensor
-from bnnp.gaussian import UnitPrior
+from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.numerics.gaussian import UnitPrior
 
 
 class Learnable(nn.Module):

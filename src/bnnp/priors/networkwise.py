@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from bnnp._shapes import Tensor
-from bnnp.gaussian import UnitPrior
-from bnnp.network import AnyNetwork
+from bnnp._core.shapes import Tensor
+from bnnp.networks.base import AnyNetwork
+from bnnp.numerics.gaussian import UnitPrior
 from bnnp.priors.base import Prior, standard_variance
 from bnnp.priors.learnable import GaussianUnits
 

@@ -1,16 +1,16 @@
 """Data sets that belong together: a user's own, the paper's synthetic processes, and the paper's real data."""
 
-from bnnp.tasks.abalone import abalone
-from bnnp.tasks.cds import download_era5
-from bnnp.tasks.cells import paul15
-from bnnp.tasks.chunks import ParquetPieces, from_parquet
-from bnnp.tasks.climate import era5
-from bnnp.tasks.ecg import ecg
+from bnnp.tasks.datasets.abalone import abalone
+from bnnp.tasks.datasets.cds import download_era5
+from bnnp.tasks.datasets.cells import paul15
+from bnnp.tasks.datasets.climate import era5
+from bnnp.tasks.datasets.ecg import ecg
+from bnnp.tasks.datasets.images import mnist, pixel_grid
+from bnnp.tasks.datasets.paper_tests import posterior_quality_test, sawtooth_tests
+from bnnp.tasks.datasets.registry import SOURCES
 from bnnp.tasks.exact import ExactPredictive
-from bnnp.tasks.images import mnist, pixel_grid
-from bnnp.tasks.paper_tests import posterior_quality_test, sawtooth_tests
+from bnnp.tasks.pieces import ParquetPieces, from_parquet
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
-from bnnp.tasks.sources import SOURCES
 from bnnp.tasks.split import random_split
 from bnnp.tasks.synthetic import bnn, gp, heaviside, sawtooth
 from bnnp.tasks.tables import from_table

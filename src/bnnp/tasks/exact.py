@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bnnp._shapes import Float, Tensor
+from bnnp._core.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)

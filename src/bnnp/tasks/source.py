@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._shapes import Tensor
+from bnnp._core.shapes import Tensor
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import Split, Task
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bnnp._shapes import Bool, Tensor
+from bnnp._core.shapes import Bool, Tensor
 from bnnp.tasks.task import Split, Task
 
 

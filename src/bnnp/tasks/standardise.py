@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from bnnp._shapes import Float, Tensor
+from bnnp._core.shapes import Float, Tensor
 from bnnp.tasks.task import Task
 
 

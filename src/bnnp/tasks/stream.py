@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from bnnp._random import child
+from bnnp._core.random import child
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import ContextSize, random_split
 from bnnp.tasks.task import SplitBatch

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._shapes import Float, Tensor
-from bnnp.network import Network
+from bnnp._core.shapes import Float, Tensor
+from bnnp.networks.perceptron import Network
 from bnnp.tasks.exact import ExactPredictive, gaussian_process_posterior
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task, as_columns

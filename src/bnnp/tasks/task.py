@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._shapes import Bool, Float, Tensor
+from bnnp._core.shapes import Bool, Float, Tensor
 
 
 def as_columns(values: ArrayLike | Tensor, name: str, width: int | None = None) -> Float[Tensor, "points columns"]:

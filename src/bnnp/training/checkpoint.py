@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from bnnp._shapes import Tensor
-from bnnp.files import read_tensors, write_tensors
+from bnnp._core.files import read_tensors, write_tensors
+from bnnp._core.shapes import Tensor
 from bnnp.models.base import MetaLearner
 from bnnp.models.saving import model_header, rebuild
 from bnnp.training.history import History

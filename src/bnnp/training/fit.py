@@ -13,14 +13,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from bnnp._random import Seed, as_integer, child
-from bnnp.layers.linear import AmortisedLinear
+from bnnp._core.progress import ProgressBar
+from bnnp._core.random import Seed, as_integer, child
+from bnnp.inference_nets.pseudo import AmortisedLinear
 from bnnp.models.amortised import AmortisedModel
 from bnnp.models.base import MetaLearner
 from bnnp.models.chunked import in_chunks
 from bnnp.objectives import NPML, PPAVI, Model, Objective, Terms
-from bnnp.priors.spread import Examples
-from bnnp.priors.start import STARTS, check_start
+from bnnp.priors.starts.by_name import STARTS, check_start
+from bnnp.priors.starts.spread import Examples
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size
 from bnnp.tasks.stream import TaskStream
@@ -29,7 +30,6 @@ from bnnp.training.checkpoint import Checkpoint, comparable, restore
 from bnnp.training.history import History
 from bnnp.training.interrupts import held_back
 from bnnp.training.optimiser import AveragedAdam, averaged
-from bnnp.training.progress import ProgressBar
 from bnnp.training.step import NotFinite, differentiate, task_of_bad_gradient
 
 _STREAM, _NOISE, _START = 1, 2, 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bnnp.files import write_atomically
+from bnnp._core.files import write_atomically
 
 
 @dataclass

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import ParamsT
 
-from bnnp._shapes import Tensor
+from bnnp._core.shapes import Tensor
 
 
 class AveragedAdam(torch.optim.Adam):

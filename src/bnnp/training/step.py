@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from bnnp._random import child
-from bnnp.inverse import FactorisationError
+from bnnp._core.random import child
+from bnnp.numerics.solve import FactorisationError
 from bnnp.objectives import Model, Objective, Terms
 from bnnp.tasks.task import SplitBatch
 from bnnp.training.optimiser import set_gradients

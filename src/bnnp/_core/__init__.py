@@ -1,0 +1,1 @@
+"""What every part of the library uses: randomness, shapes, threads, progress bars, files."""

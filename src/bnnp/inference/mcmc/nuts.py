@@ -1,0 +1,187 @@
+"""The no-U-turn sampler (Hoffman and Gelman 2014), with draws in proportion to their density along the path
+(Betancourt 2017), for many chains side by side.
+
+A path grows to both sides by doubling until it turns back. Chains that have stopped wait for the others: a move costs
+as many gradients as the longest path among them. Within a doubling, momentum sums at the beginnings of the subtrees
+that are still open are kept, one for each of the doubling's levels, so that memory grows with the depth and not with
+the length. Whether a path turns back is also asked across the seam of its two halves: a doubling may otherwise step
+over the turn, and in a target whose directions all have one scale go round many times.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+
+from bnnp._core.random import normal
+from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.inference.mcmc.chains import Chain, Sampler
+from bnnp.inference.mcmc.steps import begin, chosen, leapfrog
+from bnnp.inference.target import Density
+
+DIVERGED = 1000.0
+"""Energy may change by so much along a path before it is given up."""
+
+
+@dataclass(frozen=True)
+class NUTS(Sampler):
+    """step_size: where warm-up begins.  max_doublings: a path has at most `2^max_doublings` leapfrog steps."""
+
+    step_size: float = 0.01
+    max_doublings: int = 8
+    adapts: bool = True
+    target_acceptance: float = 0.8
+
+    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
+        return begin(density, position, self.step_size)
+
+    def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
+        momentum = normal(chain.position.shape, chain.position, generator)
+        here = replace(chain, momentum=momentum)
+        tree = Tree.of_one(here)
+        energy = _energy(here)
+        for depth in range(self.max_doublings):
+            if not bool(tree.grows.any()):
+                break
+            forward = _uniform(tree.log_weight, generator) < 0.5
+            edge = _where(forward, tree.right, tree.left)
+            branch = _branch(density, edge, forward, energy, 2**depth, tree.grows, generator)
+            tree = tree.joined(branch, forward, generator)
+        accepted = tree.accepted / tree.steps.clamp(min=1)
+        return replace(tree.proposal, accepted=accepted)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Leaves in a row: the first and the last of them, one drawn in proportion to its weight, sums over all of them.
+
+    turned: it turns back somewhere within, or its energy is lost.
+    """
+
+    first: Chain
+    end: Chain
+    proposal: Chain
+    log_weight: Float[Tensor, "sets chains"]
+    momenta: Float[Tensor, "sets chains size"]
+    turned: Bool[Tensor, "sets chains"]
+    accepted: Float[Tensor, "sets chains"]
+    steps: Float[Tensor, "sets chains"]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A path so far, from its left to its right end; `grows` where it has not turned back."""
+
+    left: Chain
+    right: Chain
+    proposal: Chain
+    log_weight: Float[Tensor, "sets chains"]
+    momenta: Float[Tensor, "sets chains size"]
+    grows: Bool[Tensor, "sets chains"]
+    accepted: Float[Tensor, "sets chains"]
+    steps: Float[Tensor, "sets chains"]
+
+    @staticmethod
+    def of_one(chain: Chain) -> "Tree":
+        zero = torch.zeros_like(chain.value)
+        return Tree(chain, chain, chain, zero, chain.momentum, torch.ones_like(zero, dtype=torch.bool), zero, zero)
+
+    def joined(self, branch: Branch, forward: Bool[Tensor, "sets chains"], generator: torch.Generator) -> "Tree":
+        """With a branch at the end in whose direction it went, where the tree still grew."""
+        whole = self.grows & ~branch.turned
+        uniform = _uniform(self.log_weight, generator)
+        taken = whole & (uniform.log() < branch.log_weight - self.log_weight)  # prefers what is far away
+        left = _where(self.grows & ~forward, branch.end, self.left)
+        right = _where(self.grows & forward, branch.end, self.right)
+        momenta = self.momenta + branch.momenta
+        near, far = _where(forward, self.right, self.left), _where(forward, self.left, self.right)
+        turns = (
+            _turns(far, branch.end, momenta)
+            | _turns(far, branch.first, self.momenta + branch.first.momentum)
+            | _turns(near, branch.end, branch.momenta + near.momentum)
+        )
+        added = torch.where(self.grows, 1.0, 0.0).to(self.log_weight)
+        return Tree(
+            left,
+            right,
+            _where(taken, branch.proposal, self.proposal),
+            torch.where(whole, torch.logaddexp(self.log_weight, branch.log_weight), self.log_weight),
+            momenta,
+            whole & ~turns,
+            self.accepted + added * branch.accepted,
+            self.steps + added * branch.steps,
+        )
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a subtree begins: the leaf before, its first leaf, and the sum of momenta before it."""
+
+    last: Chain
+    leaf: Chain
+    before: Float[Tensor, "sets chains size"]
+
+
+def _branch(
+    density: Density,
+    edge: Chain,
+    forward: Bool[Tensor, "sets chains"],
+    energy: Float[Tensor, "sets chains"],
+    leaves: int,
+    grows: Bool[Tensor, "sets chains"],
+    generator: torch.Generator,
+) -> Branch:
+    """So many leapfrog steps from the edge of a tree."""
+    sign = torch.where(forward, 1.0, -1.0).to(energy)
+    total = torch.zeros_like(edge.position)
+    beginnings: dict[int, Beginning] = {}
+    zero = torch.zeros_like(energy)
+    log_weight, accepted, steps = torch.full_like(energy, -math.inf), zero, zero
+    here = first = proposal = edge
+    turned = ~grows
+    for leaf in range(leaves):
+        last, here = here, leapfrog(density, here, 1, sign)
+        first = here if leaf == 0 else first
+        gain = _energy(here) - energy
+        gain = torch.where(gain.isnan(), -math.inf, gain)
+        alive = ~turned
+        accepted = accepted + alive * gain.clamp(max=0).exp()
+        steps = steps + alive
+        turned = turned | (gain < -DIVERGED)
+        log_weight = torch.logaddexp(log_weight, torch.where(turned, -math.inf, gain))
+        taken = ~turned & (_uniform(energy, generator).log() < gain - log_weight)
+        proposal = _where(taken, here, proposal)
+        if leaf % 2 == 0:  # a subtree may begin here
+            beginnings[(leaf // 2).bit_count()] = Beginning(last, here, total)
+        total = total + here.momentum
+        size = 2
+        while (leaf + 1) % size == 0:  # one ends here
+            start = beginnings[((leaf + 1 - size) // 2).bit_count()]
+            turned = turned | _turns(start.leaf, here, total - start.before)
+            if size > 2:
+                seam = beginnings[((leaf + 1 - size // 2) // 2).bit_count()]
+                turned = turned | _turns(start.leaf, seam.leaf, seam.before + seam.leaf.momentum - start.before)
+                turned = turned | _turns(seam.last, here, total - seam.before + seam.last.momentum)
+            size *= 2
+        if bool(turned.all()):
+            break
+    return Branch(first, here, proposal, log_weight, total, turned, accepted, steps)
+
+
+def _turns(one: Chain, other: Chain, momenta: Float[Tensor, "sets chains size"]) -> Bool[Tensor, "sets chains"]:
+    """Whether going on at one end would not lead away from the other."""
+    return ((one.momentum * momenta).sum(-1) <= 0) | ((other.momentum * momenta).sum(-1) <= 0)
+
+
+def _energy(chain: Chain) -> Float[Tensor, "sets chains"]:
+    """Minus the energy: the log-density of position and momentum."""
+    return chain.value - 0.5 * chain.momentum.square().sum(-1)
+
+
+def _where(mask: Bool[Tensor, "sets chains"], yes: Chain, no: Chain) -> Chain:
+    momentum = torch.where(mask.unsqueeze(-1), yes.momentum, no.momentum)
+    return replace(chosen(mask, yes, no), momentum=momentum)
+
+
+def _uniform(like: Float[Tensor, "sets chains"], generator: torch.Generator) -> Float[Tensor, "sets chains"]:
+    return torch.rand(like.shape, generator=generator, dtype=like.dtype).to(like.device)

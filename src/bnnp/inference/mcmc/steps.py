@@ -1,0 +1,130 @@
+"""Hamiltonian and Langevin chains. Many data sets and chains move side by side on leading axes.
+
+HMC has a Metropolis test; the stochastic-gradient methods have none, and so a bias that vanishes with their step size.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+
+from bnnp._core.random import normal
+from bnnp._core.shapes import Float, Tensor
+from bnnp.inference.mcmc.chains import Chain, Sampler
+from bnnp.inference.target import Density, Target
+
+
+@dataclass(frozen=True)
+class HMC(Sampler):
+    """Hamiltonian Monte Carlo. With one leapfrog step it is Langevin Monte Carlo with a Metropolis test.
+
+    step_size: of the leapfrog steps; where warm-up begins, if it adapts.
+    adapts: whether warm-up changes it.
+    """
+
+    step_size: float = 0.01
+    leapfrog_steps: int = 50
+    adapts: bool = True
+    target_acceptance: float = 0.8
+
+    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
+        return begin(density, position, self.step_size)
+
+    def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
+        momentum = normal(chain.position.shape, chain.position, generator)
+        proposal = leapfrog(density, replace(chain, momentum=momentum), self.leapfrog_steps)
+        gain = proposal.value - chain.value
+        gain = gain - 0.5 * (proposal.momentum.square().sum(-1) - momentum.square().sum(-1))
+        accepted = torch.where(gain.isnan(), -math.inf, gain).clamp(max=0).exp()  # what is not finite is refused
+        uniform = torch.rand(accepted.shape, generator=generator, dtype=accepted.dtype).to(accepted.device)
+        return replace(chosen(uniform < accepted, proposal, chain), accepted=accepted)
+
+
+@dataclass(frozen=True)
+class SGHMC(Sampler):
+    """Stochastic-gradient Hamiltonian Monte Carlo: friction takes out what the noise of minibatches puts in.
+
+    A step of length `step_size` is `p <- (1 - a) p + eps g + sqrt(2 a) z` and `w <- w + eps p`, with the friction
+    `a = friction` a step, for unit mass: `leapfrog_steps` of them, each with its own minibatch, make one draw.
+    """
+
+    step_size: float = 1e-3
+    leapfrog_steps: int = 20
+    friction: float = 0.1
+    batch_size: int = 128
+    adapts = False
+
+    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
+        return _at_rest(position, self.step_size)
+
+    def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
+        assert isinstance(density, Target)
+        position, momentum, step = chain.position, chain.momentum, chain.log_step.exp().unsqueeze(-1)
+        for _ in range(self.leapfrog_steps):
+            _, gradient = density.minibatch_value_and_gradient(position, self.batch_size, generator)
+            shock = math.sqrt(2 * self.friction) * normal(position.shape, position, generator)
+            momentum = (1 - self.friction) * momentum + step * gradient + shock
+            position = position + step * momentum
+        return replace(chain, position=position, momentum=momentum)
+
+
+@dataclass(frozen=True)
+class SGLD(Sampler):
+    """Stochastic-gradient Langevin dynamics: `w <- w + eps^2/2 g + eps z`, where `eps = step_size`.
+
+    In these terms the step size is that of a leapfrog step; many papers write `eps^2` or `eps^2/2` for it.
+    """
+
+    step_size: float = 1e-3
+    batch_size: int = 128
+    adapts = False
+
+    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
+        return _at_rest(position, self.step_size)
+
+    def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
+        assert isinstance(density, Target)
+        step = chain.log_step.exp().unsqueeze(-1)
+        value, gradient = density.minibatch_value_and_gradient(chain.position, self.batch_size, generator)
+        shock = normal(chain.position.shape, chain.position, generator)
+        return replace(chain, position=chain.position + 0.5 * step**2 * gradient + step * shock, value=value)
+
+
+def begin(density: Density, position: Float[Tensor, "sets chains size"], step_size: float) -> Chain:
+    value, gradient = density.value_and_gradient(position)
+    log_step = torch.full_like(value, math.log(step_size))
+    return Chain(position.detach(), value, gradient, log_step, torch.zeros_like(value), torch.zeros_like(position))
+
+
+def _at_rest(position: Float[Tensor, "sets chains size"], step_size: float) -> Chain:
+    """The beginning of a chain without a test: it needs no density, and is always accepted."""
+    value = position.new_zeros(position.shape[:2])
+    step = torch.full_like(value, math.log(step_size))
+    still = torch.zeros_like(position)
+    return Chain(position.detach(), value, still, step, torch.ones_like(value), still)
+
+
+def leapfrog(density: Density, chain: Chain, steps: int, sign: Float[Tensor, "sets chains"] | float = 1.0) -> Chain:
+    """So many steps of the dynamics of position and momentum, for unit mass. Reversible, and volume is kept.
+
+    sign: -1 goes back in time.
+    """
+    step = (sign * chain.log_step.exp()).unsqueeze(-1)
+    position, momentum, value, gradient = chain.position, chain.momentum, chain.value, chain.gradient
+    momentum = torch.addcmul(momentum, step, gradient, value=0.5)
+    for i in range(steps):
+        position = torch.addcmul(position, step, momentum)
+        value, gradient = density.value_and_gradient(position)
+        momentum = torch.addcmul(momentum, step, gradient, value=0.5 if i == steps - 1 else 1.0)  # two halves are one
+    return replace(chain, position=position, momentum=momentum, value=value, gradient=gradient)
+
+
+def chosen(mask: Tensor, proposal: Chain, chain: Chain) -> Chain:
+    """Position, value and gradient of the proposal where the mask says so."""
+    wide = mask.unsqueeze(-1)
+    return replace(
+        chain,
+        position=torch.where(wide, proposal.position, chain.position),
+        value=torch.where(mask, proposal.value, chain.value),
+        gradient=torch.where(wide, proposal.gradient, chain.gradient),
+    )

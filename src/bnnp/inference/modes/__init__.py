@@ -1,0 +1,1 @@
+"""Methods that start from modes."""

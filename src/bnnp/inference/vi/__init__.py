@@ -1,0 +1,1 @@
+"""Methods that climb a bound."""

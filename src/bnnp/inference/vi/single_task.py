@@ -1,0 +1,87 @@
+"""The BNNP for one data set: its inference networks are trained on that data set alone, under a given prior."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from bnnp._core.random import as_integer
+from bnnp._core.shapes import Float, Tensor
+from bnnp.inference.target import Target
+from bnnp.inference.vi.base import Variational
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.models.bnnp import BNNP
+from bnnp.models.estimates import in_float64_where_needed
+from bnnp.networks.perceptron import Network
+from bnnp.priors import PRIORS
+from bnnp.tasks.task import SplitBatch
+
+
+@dataclass(frozen=True)
+class SingleTaskBNNP(Variational):
+    """Inference networks for each data set, trained by the evidence lower bound; the prior and the noise are fixed.
+
+    inference_hidden: units of the inference networks; those of the network where not given.
+    start: a trained model whose inference networks they start as, in place of random ones (fine-tuning).
+    """
+
+    inference_hidden: tuple[int, ...] | None = None
+    start: BNNP | None = None
+
+    def approximation(self, target: Target, generator: torch.Generator) -> BNNP:
+        """One model, whose inference networks have weights of their own for every data set, on a leading axis."""
+        if not isinstance(target.network, Network):
+            raise ValueError(f"method: bnnp needs a plain network, got {type(target.network).__name__}")
+        models = [self._model(target, as_integer(generator)) for _ in range(target.sets)]
+        for encoders in zip(*(_encoders(model) for model in models), strict=True):
+            encoders[0].weights = nn.ParameterList(
+                nn.Parameter(torch.stack(weights).unsqueeze(1).detach())
+                for weights in zip(*(encoder.weights for encoder in encoders), strict=True)
+            )
+        return models[0]
+
+    def bound(
+        self, target: Target, model: BNNP, samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "sets samples"]:
+        """With the last layer integrated, where the likelihood is Gaussian."""
+        if model.can_integrate:
+            estimates = model.estimate(SplitBatch(target.data, target.data).without_targets(), samples, generator)
+            bound = in_float64_where_needed(estimates, lambda found: found.context() - found.kl())
+            return bound.expand(-1, samples).to(target.data.x)
+        inferred = model.infer(target.data, samples, generator)
+        kl = torch.stack([kl.expand(-1, samples) for kl in inferred.kl]).sum(0)
+        return model.context_log_likelihood(inferred, target.data).sum(-1) - kl
+
+    def draw(
+        self, target: Target, model: BNNP, samples: int, generator: torch.Generator
+    ) -> list[Float[Tensor, "sets samples _d _out"]]:
+        return model.infer(target.data, samples, generator).weights
+
+    def _model(self, target: Target, seed: int) -> BNNP:
+        (name,) = [name for name, kind in PRIORS.items() if type(target.prior) is kind]
+        network = target.network
+        assert isinstance(network, Network)
+        model = BNNP(
+            network.sizes[0],
+            network.sizes[-1],
+            network.sizes[1:-1],
+            network.activation,
+            name,
+            target.likelihood,
+            inference_hidden=self.inference_hidden,
+            dtype=target.data.x.dtype,
+            seed=seed,
+        )
+        with torch.no_grad():
+            for own, given in zip(model.prior.blocks, target.prior.blocks, strict=True):
+                for mine, theirs in zip(own.children(), given.children(), strict=True):
+                    mine.assign(theirs())  # pyright: ignore
+        if self.start is not None:
+            model.layers.load_state_dict(self.start.layers.state_dict())
+        model.set_prior_learnability(0)
+        model.likelihood.requires_grad_(False)
+        return model
+
+
+def _encoders(model: BNNP) -> list[PointEncoder]:
+    return [module for module in model.modules() if isinstance(module, PointEncoder)]

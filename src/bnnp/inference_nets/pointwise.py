@@ -1,0 +1,83 @@
+"""Inference networks that see each point of a context by itself (paper, section 2.2)."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from bnnp._core.random import normal
+from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.networks.base import run
+from bnnp.networks.perceptron import Network
+
+
+class PointEncoder(nn.Module):
+    """A multilayer perceptron applied to each point by itself."""
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        hidden: Sequence[int],
+        activation: str | Callable[[Tensor], Tensor],
+        generator: torch.Generator,
+    ):
+        super().__init__()
+        self.network = Network((in_size, *hidden, out_size), activation)
+        self.weights = nn.ParameterList(
+            nn.Parameter(initial_weights(d, out, generator)) for d, out in self.network.weight_shapes
+        )
+
+    def forward(
+        self, inputs: Float[Tensor, "*batch points features"], mask: Bool[Tensor, "tasks points"] | None = None
+    ) -> Float[Tensor, "*batch points out"]:
+        return self.network(list(self.weights), inputs)
+
+    def from_first_layer(self, outputs: Float[Tensor, "*batch points d"]) -> Float[Tensor, "*batch points out"]:
+        """The rest of the network, given the outputs of its first layer: a sum whose terms may share axes."""
+        weights = list(self.weights)
+        program = self.network.program(outputs[..., :0])
+        return run(program, lambda layer, features: features @ weights[layer] if layer else outputs)
+
+    @torch.no_grad()
+    def set_output_bias(self, columns: slice, value: float) -> None:
+        self.weights[-1][-1, columns] = value
+
+    @torch.no_grad()
+    def scale_output(self, column: int, factor: float) -> None:
+        self.weights[-1][:, column] *= factor
+
+
+def side_by_side(
+    encoders: Sequence[PointEncoder], inputs: Float[Tensor, "*batch points features"]
+) -> list[Float[Tensor, "*batch points _out"]]:
+    """What several networks make of the same inputs, if they differ in the number of outputs alone.
+
+    Their hidden layers are one product each: a product of small matrices costs little more than the call. Networks
+    with weights of their own for every data set go one after the other.
+    """
+    if any(e.weights[0].ndim > 2 for e in encoders):
+        return [e(inputs) for e in encoders]
+    network = encoders[0].network
+    assert all(
+        (e.network.sizes[:-1], e.network.activation) == (network.sizes[:-1], network.activation) for e in encoders
+    )
+
+    def outputs(layer: int, features: Tensor) -> Tensor:
+        if layer == network.num_layers - 1:
+            last.extend(of_one @ e.weights[layer] for of_one, e in zip(features.unbind(0), encoders, strict=True))
+            return features
+        return features @ torch.stack([e.weights[layer] for e in encoders])
+
+    last: list[Tensor] = []
+    points = inputs.flatten(0, -2)
+    run(network.program(points.expand(len(encoders), *points.shape)), outputs)
+    return [out.view(*inputs.shape[:-1], out.shape[-1]) for out in last]
+
+
+def initial_weights(d: int, out: int, generator: torch.Generator) -> Float[Tensor, "d out"]:
+    """Weights of variance `1/(d - 1)` and no bias, where d counts the bias."""
+    weights = normal((d, out), torch.empty(0), generator) / math.sqrt(d - 1)
+    weights[-1] = 0
+    return weights

@@ -1,0 +1,63 @@
+"""The amortised linear layer: an inference network and the conjugate update that turns its output into weights."""
+
+import math
+
+import torch
+from torch import nn
+
+from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.inference_nets.attentive import SetEncoder
+from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.numerics.gaussian import Observations
+
+LOG_NOISE_START = -2.0
+"""Where the predicted log pseudo-noise starts, about."""
+
+
+class AmortisedLinear(nn.Module):
+    """Predicts the pseudo-likelihood of one layer's weights from the points of a context.
+
+    encoder: an inference network with `outputs(units, true_outputs)` outputs a point.
+    true_outputs: the layer conditions on the observed outputs and predicts their noise only (the last layer).
+    min_noise: lower bound of the predicted pseudo-noise. It keeps float32 factorisations accurate.
+    """
+
+    def __init__(self, encoder: PointEncoder | SetEncoder, units: int, *, true_outputs: bool, min_noise: float):
+        super().__init__()
+        self.true_outputs = true_outputs
+        self.min_noise = min_noise
+        self.units = units
+        self.encoder = encoder
+        outputs = self.outputs(units, true_outputs)
+        encoder.set_output_bias(slice(outputs - units, outputs), LOG_NOISE_START)
+
+    def start_at_scale(self, unit: int, scale: float) -> None:
+        """Start with pseudo-observations of one unit, and noise of them, on another scale than 1.
+
+        Adam moves the log of the noise by about a learning rate a step, which is slow where activations are large.
+        """
+        assert not self.true_outputs
+        self.encoder.scale_output(unit, scale)
+        self.encoder.set_output_bias(slice(self.units + unit, self.units + unit + 1), LOG_NOISE_START + math.log(scale))
+
+    @staticmethod
+    def outputs(units: int, true_outputs: bool) -> int:
+        """Numbers that the inference network must give for a point: a noise for every unit, and mostly a value too."""
+        return units if true_outputs else 2 * units
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "tasks samples points features"],
+        y: Float[Tensor, "tasks points y"],
+        mask: Bool[Tensor, "tasks points"],
+    ) -> Observations:
+        return self.observations(self.encoder(inputs, mask), y)
+
+    def observations(
+        self, outputs: Float[Tensor, "tasks samples points outputs"], y: Float[Tensor, "tasks points y"]
+    ) -> Observations:
+        """From the outputs of the inference network."""
+        observed, log_noise = (y.unsqueeze(1), outputs) if self.true_outputs else outputs.split(self.units, dim=-1)
+        # 1/(min + exp(log_noise)), written so that neither end overflows
+        inverse_noise = torch.sigmoid(math.log(self.min_noise) - log_noise) / self.min_noise
+        return Observations(observed.mT, inverse_noise.mT)

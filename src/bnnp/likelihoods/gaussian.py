@@ -1,0 +1,93 @@
+"""Real-valued outputs with one noise, or one noise per output."""
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from bnnp._core.random import normal
+from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.base import Likelihood
+
+
+class Gaussian(Likelihood):
+    """`y ~ N(f, noise^2)`.
+
+    noise: standard deviation, one number or one an output, in the units the model works in (standardised outputs,
+        where training standardises them).
+    learnable: whether training adapts it.
+    max_noise: optional upper bound, never reached; `noise` must lie below it.
+
+    Example: `bnnp.Gaussian(0.05)`, `bnnp.Gaussian([0.1, 0.3], learnable=False)`, `bnnp.Gaussian(0.05, max_noise=0.3)`
+    """
+
+    real_valued = True
+
+    def __init__(self, noise: float | Sequence[float] = 0.1, *, learnable: bool = True, max_noise: float | None = None):
+        super().__init__()
+        start = torch.as_tensor(noise, dtype=torch.float64).reshape(-1)
+        if len(start) == 0 or not bool((torch.isfinite(start) & (start > 0)).all()):
+            raise ValueError(f"noise: got {noise}, expected a positive number, or one an output")
+        if max_noise is not None and float(start.max()) >= max_noise:
+            raise ValueError(f"max_noise: got {max_noise}, expected more than the noise, {float(start.max()):g}")
+        self.start = start.tolist()
+        self.max_noise = max_noise
+        self.learnable = learnable
+        share = start if max_noise is None else start / (max_noise - start)
+        self.raw = nn.Parameter(share.log(), requires_grad=learnable)
+
+    @property
+    def noise(self) -> Float[Tensor, "out"]:
+        if self.max_noise is None:
+            return self.raw.exp()
+        return self.max_noise * torch.sigmoid(self.raw)
+
+    def noise_at(self, x: Float[Tensor, "*batch points x"]) -> Float[Tensor, "*batch points out"]:
+        """The noise of every output at every point."""
+        return self.noise.expand(*x.shape[:-1], -1)
+
+    def for_outputs(self, out_size: int) -> "Gaussian":
+        own = copy.deepcopy(self)
+        if len(own.raw) not in (1, out_size):
+            raise ValueError(f"noise: got {len(own.raw)} values, expected 1 or one for each of {out_size} outputs")
+        own.raw = nn.Parameter(own.raw.detach().expand(out_size).clone(), requires_grad=self.learnable)
+        return own
+
+    def y_size(self, out_size: int) -> int:
+        return out_size
+
+    def check(self, y: Tensor) -> None:
+        pass
+
+    def encode(self, y: Tensor) -> Tensor:
+        return y
+
+    def log_prob(self, f: Tensor, y: Tensor) -> Tensor:
+        log_noise = self.raw if self.max_noise is None else self.noise.log()
+        constant = log_noise.sum() + 0.5 * len(log_noise) * math.log(2 * math.pi)
+        return -0.5 * ((y - f) * torch.exp(-log_noise)).square().sum(-1) - constant
+
+    def slope(self, f: Tensor, y: Tensor) -> Tensor:
+        return (y - f) / self.noise.square()
+
+    def curvature_root(self, f: Tensor) -> Tensor:
+        return torch.diag_embed((1 / self.noise).expand(f.shape))
+
+    def mean(self, f: Tensor) -> Tensor:
+        return f
+
+    def variance(self, f: Tensor) -> Tensor:
+        return self.noise.square().expand(f.shape)
+
+    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
+        return f + self.noise * normal(f.shape, f, generator)
+
+    def config(self) -> dict:
+        return {
+            "name": "gaussian",
+            "noise": self.start,  # what was learned since is a parameter
+            "learnable": self.learnable,
+            "max_noise": self.max_noise,
+        }

@@ -1,0 +1,381 @@
+r"""The last layer in closed form: given samples of the hidden layers it is Gaussian, so nothing of it need be sampled.
+
+A unit of the last layer has a prior `w ~ N(mu, L L^T)` and sees features `phi` of the context, with pseudo-observations
+`y` of standard deviations `s`. Whitened, `w = mu + L v`, with `A = diag(1/s) phi L` and `r = (y - phi mu)/s`:
+
+    v ~ N(P^-1 b, P^-1),    P = I + A^T A,    b = A^T r        (weight space: a d x d matrix)
+
+and the same through `M = I + A A^T` (function space: an n x n matrix). At points with features `phi_t` the function is
+Gaussian, with mean `phi_t m` and covariance `phi_t S phi_t^T`, where `m` and `S` are the moments of `w`. From them,
+under a Gaussian likelihood with noise `sigma`,
+
+    E_q[log p(y_t | w)] = log N(y_t; phi_t m, sigma^2) - tr(phi_t S phi_t^T) / (2 sigma^2)
+    log q(y_t)          = log N(y_t; phi_t m, phi_t S phi_t^T + sigma^2 I)
+
+The second is for a group of targets together: all of them, or one at a time, or anything in between. A group of more
+than d targets goes through `P_t = P + B^T B` with `B = phi_t L / sigma` instead of its covariance.
+
+An absent point has `1/s = 0` or `1/sigma = 0`: it drops out of everything exactly.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from bnnp._core.shapes import Float, Tensor
+from bnnp.numerics.gaussian import NaturalParameters, Observations, UnitPrior, moving_with, project
+from bnnp.numerics.solve import check_health, inverse_of_one_plus, unpacked
+
+SMALL_GROUP = 3
+"""Points of a group up to which products of its rows, one by one, are faster than many small matrix products."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The covariance of the function at some points, `left right^T` less `less_left less_right^T` where that is given.
+
+    variance, prior_variance: at each point, given the context and before.
+    """
+
+    left: Float[Tensor, "tasks samples units points d"]
+    right: Float[Tensor, "tasks samples _units points d"]
+    variance: Float[Tensor, "tasks samples units points"]
+    prior_variance: Float[Tensor, "tasks samples units points"]
+    less_left: Float[Tensor, "tasks samples units points n"] | None = None
+    less_right: Float[Tensor, "tasks samples units points n"] | None = None
+
+    def of_groups(self, cut: Callable[[Tensor], Tensor]) -> Float[Tensor, "tasks samples units *groups g g"]:
+        """Covariances within groups of points, into which `cut` takes the rows of a matrix."""
+        whole = _products_of_rows(cut(self.left), cut(self.right))
+        if self.less_left is None or self.less_right is None:
+            return whole
+        return whole - _products_of_rows(cut(self.less_left), cut(self.less_right))
+
+
+def _products_of_rows(left: Float[Tensor, "*batch g d"], right: Float[Tensor, "*#batch g d"]) -> Tensor:
+    """`left right^T`, which is symmetric; one element after the other for the many small matrices of small groups."""
+    g = left.shape[-2]
+    if g > SMALL_GROUP:
+        return left @ right.mT
+    rows = [
+        torch.stack([(left[..., max(i, j), :] * right[..., min(i, j), :]).sum(-1) for j in range(g)], -1)
+        for i in range(g)
+    ]
+    return torch.stack(rows, -2)
+
+
+@dataclass(frozen=True)
+class InWeightSpace:
+    """gram: `P - I`;  inverse: `P^-1`;  centre: `P^-1 b`;  log_determinant: `log |P|`."""
+
+    gram: Float[Tensor, "tasks samples units d d"]
+    inverse: Float[Tensor, "tasks samples units d d"]
+    centre: Float[Tensor, "tasks samples units d"]
+    log_determinant: Float[Tensor, "tasks samples units"]
+
+    def spread(self, prior: UnitPrior, phi: Tensor) -> Spread:
+        whitened = times_each(phi, prior.factor)
+        left = whitened @ self.inverse
+        return Spread(left, whitened, (left * whitened).sum(-1), whitened.detach().square().sum(-1))
+
+    def variances_of_context(self) -> None:
+        """Not known without the features."""
+
+
+@dataclass(frozen=True)
+class InFunctionSpace:
+    """features: `diag(1/s) phi` of the context;  kernel: `phi Sigma phi^T diag(1/s)`;  inverse: `M^-1`."""
+
+    features: Float[Tensor, "tasks samples units n d"]
+    kernel: Float[Tensor, "tasks samples units n n"]
+    inverse: Float[Tensor, "tasks samples units n n"]
+    prior_variance: Float[Tensor, "tasks samples units n"]
+
+    def spread(self, prior: UnitPrior, phi: Tensor) -> Spread:
+        left, right = times_each(phi, prior.covariance), phi.unsqueeze(2)
+        kernel = left @ self.features.mT
+        explained, before = kernel @ self.inverse, (left * right).sum(-1)
+        return Spread(left, right, before - (explained * kernel).sum(-1), before.detach(), explained, kernel)
+
+    def variances_of_context(self) -> tuple[Tensor, Tensor]:
+        """Of the function at the points of the context, given it and before: all of it is there already."""
+        explained = ((self.kernel @ self.inverse) * self.kernel).sum(-1)
+        return self.prior_variance - explained, self.prior_variance.detach()
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """The Gaussian of each unit's weights given a context, for every sample of the hidden layers.
+
+    mean: of the weights;  kl: to the prior;  form: their covariance.
+    log_evidence: of the pseudo-observations, without `-sum log s - n log(2 pi)/2`, which depend on the noise alone.
+    """
+
+    prior: UnitPrior
+    mean: Float[Tensor, "tasks samples units d"]
+    kl: Float[Tensor, "tasks samples units"]
+    log_evidence: Float[Tensor, "tasks samples units"]
+    form: InWeightSpace | InFunctionSpace
+
+    def means(self, phi: Float[Tensor, "tasks samples points d"]) -> Float[Tensor, "tasks samples units points"]:
+        """Of the function at points."""
+        return (phi @ self.mean.mT).mT
+
+    def of_samples(self, some: slice) -> "LastLayer":
+        """Of some samples of the hidden layers."""
+
+        def part(values: Tensor) -> Tensor:
+            return values if values.shape[1] == 1 else values[:, some]
+
+        form = type(self.form)(**{name: part(values) for name, values in vars(self.form).items()})
+        prior = UnitPrior(part(self.prior.mean), self.prior.factor)
+        return LastLayer(prior, part(self.mean), part(self.kl), part(self.log_evidence), form)
+
+    def spread(self, phi: Float[Tensor, "tasks samples points d"], inverse_noise: Tensor) -> Spread:
+        """Covariances of the function at points, where they are accurate beside this noise. `O(n d^2)` per unit."""
+        spread = self.form.spread(self.prior, phi)
+        _check_variances(spread.variance, spread.prior_variance, inverse_noise)
+        return spread
+
+    def variances_of_context(self, phi: Float[Tensor, "tasks samples points d"], inverse_noise: Tensor) -> Tensor:
+        """Of the function at the points that the layer was conditioned on."""
+        known = self.form.variances_of_context()
+        if known is None:
+            return self.spread(phi, inverse_noise).variance
+        _check_variances(*known, inverse_noise)
+        return known[0]
+
+
+@torch.no_grad()
+def _check_variances(variance: Tensor, before: Tensor, inverse_noise: Tensor) -> None:
+    """Refuse variances that are the small difference of large numbers, beside the noise of observations."""
+    precision = inverse_noise.square()
+    check_health((variance * precision + 1) / (before * precision + 1))
+
+
+# --- conditioning ----------------------------------------------------------------------------------------------------
+
+
+def condition_last_layer(
+    prior: UnitPrior,
+    phi: Float[Tensor, "tasks samples points d"],
+    seen: Observations,
+    *,
+    rest: NaturalParameters | None = None,
+    through_weights: bool = False,
+) -> LastLayer:
+    """The posterior of the last layer, by whichever form has the smaller matrix.
+
+    rest: what other points add, without derivatives of their own;  through_weights: go through weight space anyway, for
+    groups of more than d targets and for the KL between two posteriors.
+
+    Cost per task, sample and unit: `O(n d^2 + min(n, d)^3)`. In float32 it raises `TooLargeForFloat32` where that is
+    not accurate enough.
+    """
+    residual = (seen.y - project(phi, prior.mean).mT) * seen.inverse_noise
+    if rest is not None or through_weights or phi.shape[-2] > phi.shape[-1]:
+        return _through_weights(prior, phi, seen, residual, rest)
+    return _through_functions(prior, phi, seen, residual)
+
+
+def _through_weights(
+    prior: UnitPrior, phi: Tensor, seen: Observations, residual: Tensor, rest: NaturalParameters | None
+) -> LastLayer:
+    scaled = times_each(phi, prior.factor) * seen.inverse_noise.unsqueeze(-1)
+    gram, pull, square = scaled.mT @ scaled, _times(scaled.mT, residual), residual.square().sum(-1)
+    if rest is not None:
+        others = moving_with(prior.mean, rest.to(phi.dtype))
+        factor = torch.diag_embed(prior.factor) if prior.is_diagonal else prior.factor
+        gram = gram + factor.mT @ unpacked(others.precision) @ factor
+        pull, square = pull + prior.scale_transposed(others.shift.mT), square + others.square
+    inverse, log_determinant = inverse_of_one_plus(gram)
+    centre = _times(inverse, pull)
+    trace = inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
+    kl = 0.5 * (trace - phi.shape[-1] + centre.square().sum(-1) + log_determinant)
+    evidence = -0.5 * (square - (pull * centre).sum(-1) + log_determinant)
+    form = InWeightSpace(gram, inverse, centre, log_determinant)
+    return LastLayer(prior, prior.mean + prior.scale(centre), kl, evidence, form)
+
+
+def _through_functions(prior: UnitPrior, phi: Tensor, seen: Observations, residual: Tensor) -> LastLayer:
+    scale = seen.inverse_noise
+    spread, features = times_each(phi, prior.covariance), phi.unsqueeze(2) * scale.unsqueeze(-1)
+    kernel = spread @ features.mT
+    inverse, log_determinant = inverse_of_one_plus(kernel * scale.unsqueeze(-1))
+    solved = _times(inverse, residual)
+    quadratic = (solved * residual).sum(-1)
+    excess = inverse.diagonal(dim1=-2, dim2=-1).sum(-1) - phi.shape[-2]
+    # |L^-1 (m - mu)|^2 = a^T (M - I) a with a = M^-1 r
+    kl = 0.5 * (excess + quadratic - solved.square().sum(-1) + log_determinant)
+    mean = prior.mean + _times(spread.mT, scale * solved)
+    evidence = -0.5 * (quadratic + log_determinant)
+    variance = (spread * phi.unsqueeze(2)).sum(-1)
+    return LastLayer(prior, mean, kl, evidence, InFunctionSpace(features, kernel, inverse, variance))
+
+
+def times_each(
+    phi: Float[Tensor, "tasks samples points d"], matrix: Float[Tensor, "units d"] | Float[Tensor, "units d d"]
+) -> Float[Tensor, "tasks samples units points d"]:
+    """Features times a matrix per unit, or its diagonal, as one large product for all units."""
+    if matrix.ndim == 2:
+        return phi.unsqueeze(2) * matrix.unsqueeze(-2)
+    units, d, _ = matrix.shape
+    side_by_side = matrix.transpose(0, 1).reshape(d, units * d)
+    return (phi @ side_by_side).unflatten(-1, (units, d)).movedim(-2, 2)
+
+
+def _scaled(matrix: Float[Tensor, "*batch n n"], scale: Float[Tensor, "*#batch n"]) -> Float[Tensor, "*batch n n"]:
+    """`diag(s) A diag(s)`."""
+    return matrix * scale.unsqueeze(-1) * scale.unsqueeze(-2)
+
+
+def _times(matrix: Float[Tensor, "... rows d"], vector: Float[Tensor, "... d"]) -> Float[Tensor, "... rows"]:
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+# --- what objectives and predictions are made of ---------------------------------------------------------------------
+
+
+def expected_log_likelihood(
+    layer: LastLayer, phi: Float[Tensor, "tasks samples points d"], seen: Observations, *, of_context: bool = False
+) -> Float[Tensor, "tasks samples"]:
+    """`E_q[log p(y | w)]` of all points, with the likelihood's noise in `seen`. `O(n d^2)` per unit.
+
+    of_context: the points are those that the layer was conditioned on, which saves most of the work.
+    """
+    variance = (
+        layer.variances_of_context(phi, seen.inverse_noise)
+        if of_context
+        else layer.spread(phi, seen.inverse_noise).variance
+    )
+    misfit = ((seen.y - layer.means(phi)).square() + variance) * seen.inverse_noise.square()
+    return (-0.5 * misfit.sum(-1) - log_normaliser(seen.inverse_noise).sum(-1)).sum(-1)
+
+
+def log_density_of_groups(
+    layer: LastLayer,
+    phi: Float[Tensor, "tasks samples rows d"],
+    seen: Observations,
+    group_size: int,
+    outputs: int = 1,
+) -> Float[Tensor, "tasks samples groups"]:
+    """`log q(y)` of each group of `group_size` points that follow each other, with the likelihood's noise in `seen`.
+
+    outputs: how many outputs share a unit; rows then are all points of the first output, all of the second, and so on.
+
+    Cost per task, sample and unit: `O(n d (d + g) + n g^2)` for groups of g up to d; `O(n d^2 + d^3)` for larger ones,
+    for which the layer must have gone through weight space.
+    """
+    points = phi.shape[-2] // outputs
+    whole = points - points % group_size
+    if 0 < whole < points:
+        rows = torch.arange(phi.shape[-2], device=phi.device).view(outputs, points)
+        parts = [
+            log_density_of_groups(layer, *_rows(phi, seen, rows[:, some], outputs), size, outputs)
+            for some, size in ((slice(0, whole), group_size), (slice(whole, points), points - whole))
+        ]
+        return torch.cat(parts, dim=-1)
+    group_size = min(group_size, points) if points else 1
+    if group_size * outputs > phi.shape[-1]:
+        return _groups_through_weights(layer, phi, seen, group_size, outputs)
+    spread = layer.spread(phi, seen.inverse_noise)
+    residual = (seen.y - layer.means(phi)) * seen.inverse_noise
+    if group_size * outputs == 1:
+        ratio = spread.variance * seen.inverse_noise.square() + 1
+        return (-0.5 * (residual.square() / ratio + ratio.log()) - log_normaliser(seen.inverse_noise)).sum(2)
+    scale, residual = (_in_groups(values, group_size, outputs) for values in (seen.inverse_noise, residual))
+    covariance = spread.of_groups(lambda rows: _in_groups(rows, group_size, outputs, last=2))
+    inverse, log_determinant = inverse_of_one_plus(_scaled(covariance, scale))
+    quadratic = (residual * _times(inverse, residual)).sum(-1)
+    return (-0.5 * (quadratic + log_determinant) - log_normaliser(scale).sum(-1)).sum(2)
+
+
+def _groups_through_weights(
+    layer: LastLayer, phi: Tensor, seen: Observations, group_size: int, outputs: int
+) -> Float[Tensor, "tasks samples groups"]:
+    parts = [
+        sums_of_targets(layer, phi[:, :, rows], seen.of_points(rows))
+        for rows in _rows_of_groups(phi.shape[-2], group_size, outputs)
+    ]
+    return torch.stack([log_density_of_sums(layer, sums) for sums in parts], dim=-1)
+
+
+@dataclass(frozen=True)
+class TargetSums:
+    """What targets add, all of them together: sums over points, which may be made of parts.
+
+    gram: `B^T B`;  pull: `B^T rho`;  square: `|rho|^2`, with `rho = (y - phi m)/sigma` and `B = phi L / sigma`.
+    log_normaliser: `sum log sigma + n log(2 pi)/2`.
+    """
+
+    gram: Float[Tensor, "tasks samples units d d"]
+    pull: Float[Tensor, "tasks samples units d"]
+    square: Float[Tensor, "tasks samples units"]
+    log_normaliser: Float[Tensor, "tasks noise_samples units"]
+
+    def __add__(self, other: "TargetSums") -> "TargetSums":
+        return TargetSums(
+            self.gram + other.gram,
+            self.pull + other.pull,
+            self.square + other.square,
+            self.log_normaliser + other.log_normaliser,
+        )
+
+
+def sums_of_targets(layer: LastLayer, phi: Float[Tensor, "tasks samples points d"], seen: Observations) -> TargetSums:
+    """`O(n d^2)` per task, sample and unit."""
+    scaled = times_each(phi, layer.prior.factor) * seen.inverse_noise.unsqueeze(-1)
+    residual = (seen.y - layer.means(phi)) * seen.inverse_noise
+    normaliser = log_normaliser(seen.inverse_noise).sum(-1)
+    return TargetSums(scaled.mT @ scaled, _times(scaled.mT, residual), residual.square().sum(-1), normaliser)
+
+
+def log_density_of_sums(layer: LastLayer, sums: TargetSums) -> Float[Tensor, "tasks samples"]:
+    """`log q(y)` of all targets that went into the sums together."""
+    form = layer.form
+    assert isinstance(form, InWeightSpace)
+    inverse, log_determinant = inverse_of_one_plus(form.gram + sums.gram)
+    quadratic = sums.square - (sums.pull * _times(inverse, sums.pull)).sum(-1)
+    return (-0.5 * (quadratic + log_determinant - form.log_determinant) - sums.log_normaliser).sum(-1)
+
+
+def kl_between(first: LastLayer, second: LastLayer) -> Float[Tensor, "tasks samples"]:
+    """`KL[first || second]` of two posteriors under the same prior, both in weight space."""
+    one, other = first.form, second.form
+    assert isinstance(one, InWeightSpace)
+    assert isinstance(other, InWeightSpace)
+    apart = one.centre - other.centre
+    trace = (other.gram * one.inverse).sum((-2, -1)) + one.inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
+    distance = apart.square().sum(-1) + (apart * _times(other.gram, apart)).sum(-1)
+    log_ratio = one.log_determinant - other.log_determinant
+    return 0.5 * (trace - apart.shape[-1] + distance + log_ratio).sum(-1)
+
+
+def log_normaliser(inverse_noise: Tensor) -> Tensor:
+    """`log sigma + log(2 pi)/2` of each point; 0 for one that is absent."""
+    present = inverse_noise > 0
+    return torch.where(present, 0.5 * math.log(2 * math.pi) - torch.where(present, inverse_noise, 1).log(), 0)
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def _rows(phi: Tensor, seen: Observations, rows: Tensor, outputs: int) -> tuple[Tensor, Observations]:
+    """Some points of every output; without a copy where there is one output."""
+    if outputs == 1:
+        some = slice(int(rows[0, 0]), int(rows[0, -1]) + 1)
+        return phi[:, :, some], Observations(seen.y[..., some], seen.inverse_noise[..., some])
+    return phi[:, :, rows.flatten()], seen.of_points(rows.flatten())
+
+
+def _in_groups(values: Tensor, group_size: int, outputs: int, last: int = 1) -> Tensor:
+    """From (..., rows) to (..., groups, rows of a group); `last`: axes from the rows on."""
+    by_output = values.unflatten(-last, (outputs, -1, group_size))
+    axis = by_output.ndim - last - 2
+    return by_output.transpose(axis, axis + 1).flatten(axis + 1, axis + 2)
+
+
+def _rows_of_groups(rows: int, group_size: int, outputs: int) -> list[Tensor]:
+    return list(_in_groups(torch.arange(rows), group_size, outputs))

@@ -1,0 +1,118 @@
+"""What a model says about new points: the contract of a prediction."""
+
+import abc
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from bnnp._core.random import Seed
+from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.base import Likelihood
+from bnnp.tasks.standardise import Standardiser
+from bnnp.tasks.task import as_columns
+
+
+class Predictive(abc.ABC):
+    """Predictions at new inputs, in the user's units. Arrays are NumPy.
+
+    A leaf says what it is made of: `SampledPredictive` of whole-function samples, `MixturePredictive` of Gaussians.
+    """
+
+    likelihood: Likelihood
+    standardiser: Standardiser
+
+    @property
+    @abc.abstractmethod
+    def mean(self) -> np.ndarray:
+        """Predictive mean (points, out); class probabilities for a categorical likelihood."""
+
+    @property
+    @abc.abstractmethod
+    def std(self) -> np.ndarray:
+        """Standard deviation of a new observation (points, out)."""
+
+    @property
+    @abc.abstractmethod
+    def function_std(self) -> np.ndarray:
+        """Standard deviation of the function itself, without observation noise (points, out)."""
+
+    @property
+    @abc.abstractmethod
+    def samples(self) -> np.ndarray:
+        """Function samples without observation noise (samples, points, out): each row is one coherent function."""
+
+    @abc.abstractmethod
+    def observations(self, seed: Seed = 0) -> np.ndarray:
+        """Samples of new observations (samples, points, y): each function sample with its own noise."""
+
+    @abc.abstractmethod
+    def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
+        """Quantiles of a new observation, or of the function itself with `noise=False`.
+
+        One `q` gives (points, out), several give (quantiles, points, out). Example: `pred.quantile([0.05, 0.95])`
+        """
+
+    @abc.abstractmethod
+    def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
+        """Log-density of every point under every sample, in the user's units, in float64."""
+
+    @abc.abstractmethod
+    def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
+        """Log predictive density of all observed points together."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Points, and outputs of the network."""
+
+    @property
+    @abc.abstractmethod
+    def device(self) -> torch.device: ...
+
+    def interval(self, level: float, *, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends (points, out) of the central interval for a new observation.
+
+        With `noise=False`, the function itself. Example: `low, high = pred.interval(0.9)`
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level: got {level}, expected a number between 0 and 1, as in 0.9")
+        low, high = self.quantile([(1 - level) / 2, (1 + level) / 2], noise=noise)
+        return low, high
+
+    def log_prob(self, y: ArrayLike | Tensor) -> np.ndarray:
+        """Log predictive density of each observed point by itself (points,)."""
+        terms = self.pointwise_log_prob(y)
+        return as_numpy(torch.logsumexp(terms, 0) - math.log(len(terms)))
+
+    def observed(self, y: ArrayLike | Tensor) -> Float[Tensor, "points y"]:
+        """A user's outputs at these inputs, in the model's units."""
+        points, out = self.shape
+        values = as_columns(y, "y", self.likelihood.y_size(out)).to(self.device)
+        if len(values) != points:
+            raise ValueError(f"y: got {len(values)} points, expected {points}, one for each input")
+        self.likelihood.check(values)
+        return self.standardiser.y(values) if self.likelihood.real_valued else values
+
+    def _in_user_units(self, values: Tensor) -> np.ndarray:
+        return as_numpy(self.standardiser.undo_y(values))
+
+    def _scaled(self, values: Tensor) -> np.ndarray:
+        return as_numpy(values * self.standardiser.y_scale)
+
+    def _log_scale(self) -> Tensor:
+        """By how much log-densities in the user's units are lower than in the model's."""
+        return self.standardiser.y_scale.double().log().sum()
+
+
+def checked_levels(q: float | Sequence[float]) -> np.ndarray:
+    levels = np.asarray(q, dtype=float)
+    if levels.size == 0 or not ((levels >= 0) & (levels <= 1)).all():
+        raise ValueError(f"q: got {q}, expected numbers between 0 and 1")
+    return levels
+
+
+def as_numpy(values: Tensor) -> np.ndarray:
+    return values.detach().cpu().numpy()

@@ -1,0 +1,147 @@
+"""Predictions as a mixture of Gaussians, one per sample of the hidden layers: the last layer is integrated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy import special
+from scipy.optimize import elementwise
+
+from bnnp._core.random import Seed, as_generator, normal
+from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.base import Likelihood
+from bnnp.prediction.base import Predictive, as_numpy, checked_levels
+from bnnp.tasks.standardise import Standardiser
+
+NUMBERS_AT_ONCE = 2**22
+"""Of components at points that the root finder holds at once."""
+
+
+class Components(Protocol):
+    """What the Gaussians of a mixture can do beyond their moments, in the model's units.
+
+    exact: whether the mixture is the posterior itself, and no sample of it.
+    """
+
+    @property
+    def exact(self) -> bool: ...
+
+    def functions(self) -> Float[Tensor, "samples points out"]:
+        """Whole functions, one per component."""
+        ...
+
+    def log_density(
+        self, y: Float[Tensor, "points out"], noise: Float[Tensor, "points out"], *, together: bool
+    ) -> Float[Tensor, "samples _groups"]:
+        """Under every component, of all points `together` (samples, 1) or of each by itself (samples, points)."""
+        ...
+
+
+@dataclass(frozen=True)
+class MixturePredictive(Predictive):
+    """A mixture of Gaussians with equal weights, exact given the samples of the hidden layers.
+
+    means, variances: of the function under every component, in the model's own units;  noise: of an observation.
+    components: how points go together, and functions drawn from each component.
+    """
+
+    means: Float[Tensor, "samples points out"]
+    variances: Float[Tensor, "samples points out"]
+    noise: Float[Tensor, "points out"]
+    components: Components
+    likelihood: Likelihood
+    standardiser: Standardiser
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.means.shape[1], self.means.shape[2]
+
+    @property
+    def device(self) -> torch.device:
+        return self.means.device
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self._in_user_units(self.means.mean(0))
+
+    @property
+    def std(self) -> np.ndarray:
+        return self._scaled((self._function_variance() + self.noise.square()).sqrt())
+
+    @property
+    def function_std(self) -> np.ndarray:
+        return self._scaled(self._function_variance().sqrt())
+
+    def _function_variance(self) -> Tensor:
+        return self.means.var(0, correction=0) + self.variances.mean(0)
+
+    @property
+    def samples(self) -> np.ndarray:
+        return self._in_user_units(self.components.functions())
+
+    def observations(self, seed: Seed = 0) -> np.ndarray:
+        functions = self.components.functions()
+        return self._in_user_units(functions + self.noise * normal(functions.shape, functions, as_generator(seed)))
+
+    def cdf(self, y: ArrayLike | Tensor) -> np.ndarray:
+        """Probability that a new observation is at most `y` (points, out), each output by itself."""
+        scaled = (self.observed(y) - self.means) / self._spreads(noise=True)
+        return as_numpy(torch.special.ndtr(scaled).mean(0))
+
+    def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
+        """Quantiles of the mixture, by a root finder on its distribution function; nothing is drawn by `seed`."""
+        levels = checked_levels(q)
+        means, spreads = (as_numpy(values.flatten(1)) for values in (self.means, self._spreads(noise=noise)))
+        found = np.stack([_quantile(level, means, spreads) for level in levels.flat])
+        values = torch.from_numpy(found.reshape(*levels.shape, *self.shape)).to(self.means)
+        return self._in_user_units(values)
+
+    def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
+        return self.components.log_density(self.observed(y), self.noise, together=False) - self._log_scale()
+
+    def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
+        """Log predictive density of all observed points together; only the hidden layers' samples are averaged over."""
+        values = self.observed(y)
+        terms = self.components.log_density(values, self.noise, together=True)[:, 0]
+        return float(torch.logsumexp(terms, 0) - np.log(len(terms)) - len(values) * self._log_scale())
+
+    def with_noise(self, noise: float) -> "MixturePredictive":
+        """The same functions under an observation noise of this standard deviation, in the user's units."""
+        if not (np.isfinite(noise) and noise > 0):
+            raise ValueError(f"noise: got {noise}, expected a positive number")
+        return replace(self, noise=(noise / self.standardiser.y_scale.to(self.noise)).expand(self.noise.shape))
+
+    def standard_components(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations of an observation under every component, in the user's units."""
+        return self._in_user_units(self.means), self._scaled(self._spreads(noise=True))
+
+    def _spreads(self, *, noise: bool) -> Float[Tensor, "samples points out"]:
+        return (self.variances + self.noise.square() if noise else self.variances).sqrt()
+
+
+def _quantile(level: float, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    """Of mixtures of Gaussians (components, mixtures) with equal weights.
+
+    It lies between the least and the largest quantile of the components.
+    """
+    if level in (0, 1):
+        return np.full(means.shape[1], -np.inf if level == 0 else np.inf)
+    at_once = max(1, NUMBERS_AT_ONCE // len(means))
+    if means.shape[1] > at_once:
+        parts = [slice(i, i + at_once) for i in range(0, means.shape[1], at_once)]
+        return np.concatenate([_quantile(level, means[:, part], spreads[:, part]) for part in parts])
+    of_components = means + special.ndtri(level) * spreads
+    low, high = of_components.min(0), of_components.max(0)
+    room = 1e-6 * (spreads.max(0) + np.abs(low) + np.abs(high)) + np.finfo(np.float64).tiny
+
+    def excess(values: np.ndarray, column: np.ndarray) -> np.ndarray:
+        scaled = (values - means[:, column]) / np.maximum(spreads[:, column], np.finfo(np.float64).tiny)
+        return special.ndtr(scaled).mean(0) - level
+
+    found = elementwise.find_root(excess, (low - room, high + room), args=(np.arange(means.shape[1]),))
+    if not found.success.all():
+        raise ArithmeticError(f"the quantile {level} of {int((~found.success).sum())} points was not found")
+    return found.x

@@ -1,0 +1,101 @@
+"""Predictions from whole-function samples."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from bnnp._core.random import Seed, as_generator
+from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.categorical import Categorical
+from bnnp.prediction.base import Predictive, as_numpy, checked_levels
+from bnnp.tasks.standardise import Standardiser
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Whole functions of a model that draws one point after the other, each given those before, in its own units.
+
+    functions: their means;  observations: the points as they were drawn.
+    log_prob: log-density of all points together, in the user's units, by the chain rule.
+    """
+
+    functions: Float[Tensor, "samples points _out"]
+    observations: Float[Tensor, "samples points y"]
+    log_prob: Callable[[ArrayLike | Tensor], float]
+
+
+@dataclass(frozen=True)
+class SampledPredictive(Predictive):
+    """Everything from whole-function samples.
+
+    outputs: the network's outputs for every weight sample, in the model's own units.
+    drawn: where points of a sample are not independent given the outputs, what they are together.
+    """
+
+    outputs: Float[Tensor, "samples points out"]
+    likelihood: Likelihood
+    standardiser: Standardiser
+    drawn: Drawn | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.outputs.shape[1], self.outputs.shape[2]
+
+    @property
+    def device(self) -> torch.device:
+        return self.outputs.device
+
+    @property
+    @torch.no_grad()
+    def mean(self) -> np.ndarray:
+        return self._in_user_units(self.likelihood.mean(self.outputs).mean(0))
+
+    @property
+    @torch.no_grad()
+    def std(self) -> np.ndarray:
+        between = self.likelihood.mean(self.outputs).var(0, correction=0)
+        return self._scaled((between + self.likelihood.variance(self.outputs).mean(0)).sqrt())
+
+    @property
+    @torch.no_grad()
+    def function_std(self) -> np.ndarray:
+        return self._scaled(self._functions().std(0, correction=0))
+
+    @property
+    @torch.no_grad()
+    def samples(self) -> np.ndarray:
+        return self._in_user_units(self._functions())
+
+    def _functions(self) -> Tensor:
+        return self.likelihood.mean(self.outputs) if self.drawn is None else self.drawn.functions
+
+    @torch.no_grad()
+    def observations(self, seed: Seed = 0) -> np.ndarray:
+        if self.drawn is None:
+            values = self.likelihood.sample(self.outputs, as_generator(seed))
+        else:
+            values = self.drawn.observations
+        return self._in_user_units(values) if self.likelihood.real_valued else as_numpy(values)
+
+    def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
+        """Quantiles of the samples; `seed` is that of their noise. `Predictive.quantile` has the shapes."""
+        if isinstance(self.likelihood, Categorical):
+            raise ValueError("quantile: class labels have no order; use `mean` for the class probabilities")
+        return np.quantile(self.observations(seed) if noise else self.samples, checked_levels(q), axis=0)
+
+    def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
+        """Log predictive density of all observed points together. Biased downwards, less so with more samples."""
+        if self.drawn is not None:
+            return self.drawn.log_prob(y)
+        terms = self.pointwise_log_prob(y).sum(-1)
+        return float(torch.logsumexp(terms, 0) - math.log(len(terms)))
+
+    @torch.no_grad()
+    def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
+        terms = self.likelihood.log_prob(self.outputs.double(), self.observed(y))
+        return terms - self._log_scale()

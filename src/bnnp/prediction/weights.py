@@ -1,0 +1,103 @@
+"""Samples of the weights of a network, and the predictions and functions that follow from them."""
+
+import abc
+from collections.abc import Callable, Sequence
+
+import torch
+from numpy.typing import ArrayLike
+
+from bnnp._core.shapes import Float, Tensor
+from bnnp._core.threads import in_parallel
+from bnnp.likelihoods.base import Likelihood
+from bnnp.networks.base import AnyNetwork
+from bnnp.networks.functions import Function, functions_of
+from bnnp.prediction.base import Predictive
+from bnnp.prediction.sampled import SampledPredictive
+from bnnp.tasks.standardise import Standardiser
+from bnnp.tasks.task import as_columns
+
+NUMBERS_AT_ONCE = 2**22
+"""Activations held at once while predicting: 16 MB in float32, which stays in the cache of a large processor."""
+
+
+class WeightSamples(abc.ABC):
+    """Samples of the weights of a network, and what follows from them: predictions and functions.
+
+    weights: every layer's samples (samples, d_in + 1, d_out), the last row being the bias.
+    """
+
+    weights: list[Float[Tensor, "samples _d _out"]]
+
+    @property
+    @abc.abstractmethod
+    def network(self) -> AnyNetwork: ...
+
+    @property
+    @abc.abstractmethod
+    def likelihood(self) -> Likelihood: ...
+
+    @property
+    @abc.abstractmethod
+    def standardiser(self) -> Standardiser: ...
+
+    @property
+    def num_samples(self) -> int:
+        return self.weights[0].shape[0]
+
+    @abc.abstractmethod
+    def predict(self, x: ArrayLike | Tensor) -> Predictive:
+        """Predictions at new inputs (points, in).
+
+        Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
+        """
+
+    def predict_by_samples(self, x: ArrayLike | Tensor) -> SampledPredictive:
+        """Predictions as the weight samples make them, every layer's: no part is integrated."""
+        outputs = network_outputs(self.network, self.weights, self.prepared_inputs(x))
+        return SampledPredictive(outputs, self.likelihood, self.standardiser)
+
+    def prepared_inputs(self, x: ArrayLike | Tensor) -> Float[Tensor, "points x"]:
+        """A user's inputs in the model's units and precision."""
+        inputs = as_columns(x, "x", self.network.sizes[0]).to(self.weights[0].device)
+        return self.standardiser.x(inputs).to(self.weights[0])
+
+    def functions(self) -> list[Function]:
+        """Functions drawn from the posterior, one per weight sample: `fs[0](x)` gives (n, out) in NumPy."""
+        return functions_of(self.network, self.weights, self.standardiser, self.likelihood.mean)
+
+
+def network_outputs(
+    network: AnyNetwork, weights: Sequence[Float[Tensor, "samples _d _out"]], x: Float[Tensor, "points x"]
+) -> Float[Tensor, "samples points y"]:
+    """Outputs of every weight sample at every input, in chunks of points and samples that keep memory bounded."""
+    widest = max(network.sizes) + 1
+    outputs = x.new_empty(weights[0].shape[0], len(x), network.sizes[-1])
+
+    def compute(some: slice, here: slice) -> Tensor:
+        return network([w[some] for w in weights], x[here])
+
+    return fill_in_blocks(outputs, compute, widest, whole_rows=network.mixes_points)
+
+
+def fill_in_blocks(
+    outputs: Float[Tensor, "samples points out"],
+    compute: Callable[[slice, slice], Tensor],
+    numbers: int,
+    *,
+    whole_rows: bool = False,
+) -> Float[Tensor, "samples points out"]:
+    """Fill outputs block by block with `compute(samples, points)`.
+
+    numbers: that are held at once for one sample at one point;  whole_rows: all points of a sample at once.
+    """
+    count, n, _ = outputs.shape
+    points = max(1, n if whole_rows else min(n, NUMBERS_AT_ONCE // numbers))
+    samples = max(1, NUMBERS_AT_ONCE // (numbers * points))
+
+    def fill(corner: tuple[int, int]) -> None:
+        some, here = (slice(start, start + size) for start, size in zip(corner, (samples, points), strict=True))
+        outputs[some, here] = compute(some, here)
+
+    with torch.no_grad():
+        in_parallel(fill, [(k, i) for k in range(0, count, samples) for i in range(0, n, points)])
+    return outputs

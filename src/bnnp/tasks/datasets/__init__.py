@@ -1,0 +1,1 @@
+"""The real data of the paper, one family per file."""

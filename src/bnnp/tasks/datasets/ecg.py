@@ -1,0 +1,93 @@
+"""Synthetic heartbeats (paper, App. F): one beat at a random place in six seconds of rest."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bnnp.tasks.datasets.optional import optional_module
+from bnnp.tasks.source import TaskSource
+from bnnp.tasks.task import Task
+
+WINDOW = 6.0
+"""Seconds of a task."""
+_SIMULATED, _HEART_RATE = 8.0, 20  # seconds and beats a minute of the simulated signal
+_BEAT = (3.5, 6.5)  # seconds of it that hold one whole beat
+_REST = (7.0, 8.0)  # seconds of it that hold none; repeated, they fill the window
+_SEEDS = 2**31
+
+
+@dataclass(frozen=True)
+class Heartbeats(TaskSource):
+    """Single heartbeats as functions of time in seconds, -3 to 3, with a peak of 0.5.
+
+    rate: points a second;  noise: amplitude of the noise, in millivolts before scaling.
+    points: the range of sizes of tasks, whose points are then chosen at random; all in order of time where not given.
+    """
+
+    rate: int
+    noise: float
+    points: tuple[int, int] | None
+
+    def __post_init__(self):
+        if not isinstance(self.rate, int | np.integer) or self.rate < 20:
+            raise ValueError(f"rate: got {self.rate!r}, expected a whole number of points a second, at least 20")
+        if not (np.isfinite(self.noise) and self.noise >= 0):
+            raise ValueError(f"noise: got {self.noise!r}, expected a number that is not negative")
+        most = int(WINDOW * self.rate)
+        if self.points is not None and not 2 <= self.points[0] <= self.points[-1] <= most:
+            raise ValueError(f"points: got {self.points}, expected a range within 2 and {most}, as in (40, 100)")
+
+    @property
+    def in_size(self) -> int:
+        return 1
+
+    @property
+    def out_size(self) -> int:
+        return 1
+
+    def draw(self, count: int, generator: torch.Generator) -> list[Task]:
+        return [self._draw_one(generator) for _ in range(count)]
+
+    def _draw_one(self, generator: torch.Generator) -> Task:
+        signal = self._simulated(int(torch.randint(_SEEDS, (), generator=generator)))
+        beat, rest = self._part(signal, *_BEAT), self._part(signal, *_REST)
+        around = np.tile(rest, round((WINDOW - _BEAT[1] + _BEAT[0]) / (_REST[1] - _REST[0])))
+        start = int(torch.rand((), generator=generator, dtype=torch.float64) * len(around))
+        whole = np.concatenate([around[:start], beat, around[start:]])
+        time = np.linspace(-WINDOW / 2, WINDOW / 2, len(whole), endpoint=False)
+        task = Task.of(time, whole)
+        if self.points is None:
+            return task
+        wanted = int(torch.randint(self.points[0], self.points[1] + 1, (), generator=generator))
+        return task.take(torch.randperm(len(task), generator=generator)[:wanted])
+
+    def _simulated(self, seed: int) -> np.ndarray:
+        """Two beats with rest between them, of mean 0 and largest value 0.5."""
+        neurokit2 = optional_module("neurokit2", "simulating heartbeats", "data")
+        signal = neurokit2.ecg_simulate(
+            duration=_SIMULATED,
+            sampling_rate=int(self.rate),
+            heart_rate=_HEART_RATE,
+            noise=self.noise,
+            method="simple",
+            random_state=seed,
+        )
+        centred = signal - signal.mean()
+        return centred / (2 * centred.max())
+
+    def _part(self, signal: np.ndarray, first: float, last: float) -> np.ndarray:
+        return signal[int(first * self.rate) : int(last * self.rate)]
+
+
+def ecg(*, rate: int = 100, noise: float = 0.001, points: tuple[int, int] | None = None) -> Heartbeats:
+    """Simulated electrocardiograms: time in seconds as input, voltage as output, 600 points a task.
+
+    rate: points a second;  noise: its amplitude in the simulation;  points: a range of sizes of tasks, as in (40, 100),
+    whose points are chosen at random. The paper trains with contexts of 2 to 64 of all 600 points.
+
+    Example:
+        result = bnnp.fit(model, bnnp.tasks.datasets.ecg(), context_count=(2, 64), steps=500_000)
+    """
+    optional_module("neurokit2", "simulating heartbeats", "data")  # found out now, not in the midst of training
+    return Heartbeats(rate, noise, None if points is None else (points[0], points[-1]))
