@@ -1,1 +1,1 @@
-"""Compiled loops: vectors (`simd`), blocks of matrices (`tiles`), loops over all blocks (`batched`), calls (`binding`)."""
+"""Compiled loops: vectors (`simd`), blocks of matrices (`tiles`), loops over all (`batched`), calls (`binding`)."""

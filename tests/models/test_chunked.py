@@ -1,24 +1,24 @@
 """Training on contexts in chunks: the samples and terms of the whole context, with derivatives through one chunk."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 import bnnp
-import reference
 from bnnp.models import InferredWeights
 from bnnp.models.chunked import InChunks
 from bnnp.numerics.gaussian import UpdateNoise
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate
-from test_models import FLOAT64, IN, MEMBERS, OUT, Draws, Member, batch_of, draws, infer, with_random_prior
-from test_training import Stop, fit, model, records, same, state
+from support import reference
+from support.memory import SHORT, peak_bytes
+from support.models import FLOAT64, IN, MEMBERS, OUT, Draws, Member, batch_of, draws, infer, with_random_prior
+from support.training import Stop, fit, model, records, same, state
 
 POINTS = 7
 CUTS = ([0, 1, 2], [3, 4, 5], [6])
@@ -296,24 +296,6 @@ def test_every_objective_has_a_gradient_for_padded_contexts_in_chunks(objective)
     assert any(bool(parameter.grad.any()) for parameter in of.layers.parameters() if parameter.grad is not None)
 
 
-# --- memory ----------------------------------------------------------------------------------------------------------
-
-
-def peak_bytes(work: Callable[[], object]) -> int:
-    """The most bytes of tensors that some work holds at once."""
-    record: Any
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # the profiler does not see other threads
-    try:
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-            work()
-    finally:
-        torch.set_num_threads(before)
-    changes = [event for event in record.profiler.kineto_results.events() if event.name() == "[memory]"]
-    changes.sort(key=lambda event: event.start_ns())
-    return int(np.cumsum([change.nbytes() for change in changes]).max())
-
-
 @pytest.mark.parametrize(
     ("objective", "few", "many"),
     [
@@ -340,7 +322,6 @@ def test_memory_depends_on_the_chunk_and_not_on_the_context(objective, few, many
 # --- fit -------------------------------------------------------------------------------------------------------------
 
 IN_CHUNKS: dict[str, Any] = {"context_count": 5, "chunk_size": 2}
-SHORT: dict[str, Any] = {"steps": 5, "record_every": 3, "evaluate_every": 2, "checkpoint_every": 1}
 
 
 def test_training_in_chunks_improves_the_objective():

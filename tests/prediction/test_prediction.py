@@ -5,11 +5,11 @@ import pytest
 import torch
 from scipy import special, stats
 
-import reference
 from bnnp import BNNP, Bernoulli, Categorical, Gaussian, Network, SampledPredictive
 from bnnp.likelihoods.base import Likelihood
 from bnnp.prediction.weights import network_outputs
 from bnnp.tasks.standardise import Standardiser
+from support import reference
 
 SHIFT, SCALE = np.array([3.0, -1.0]), np.array([2.0, 0.7])
 NOISE = np.array([0.3, 0.7])

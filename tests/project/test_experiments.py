@@ -22,7 +22,7 @@ from bnnp.experiment import (
     train,
 )
 
-REAL = Path(__file__).parents[1] / "experiments"
+REAL = Path(__file__).parents[2] / "experiments"
 
 TOY = """
 from pathlib import Path

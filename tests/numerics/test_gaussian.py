@@ -6,7 +6,6 @@ import pytest
 import scipy.stats
 import torch
 
-import reference
 from bnnp.numerics.gaussian import (
     NaturalParameters,
     Observations,
@@ -24,6 +23,7 @@ from bnnp.numerics.gaussian import (
     with_missing,
 )
 from bnnp.numerics.solve import FactorisationError, unpacked
+from support import reference
 
 FORMS = [function_space, weight_space, whitened_space, condition]
 TASKS, SAMPLES, UNITS, D = 2, 3, 2, 4

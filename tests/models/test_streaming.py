@@ -12,7 +12,7 @@ import torch
 import bnnp
 from bnnp.inference_nets.pseudo import AmortisedLinear
 from bnnp.models.draws import Draws
-from test_models import MEMBERS, Member, with_random_prior
+from support.models import MEMBERS, Member, with_random_prior
 
 POINTS = 65
 CHUNKS = [1, 7, 64, POINTS]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-import reference
 from bnnp import BNNP, Gaussian
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI, Terms
 from bnnp.tasks.task import Split, SplitBatch, Task
+from support import reference
 
 K = 5
 OBJECTIVES = {

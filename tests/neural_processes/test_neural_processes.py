@@ -9,7 +9,6 @@ import torch
 from scipy import stats
 
 import bnnp
-import reference
 from bnnp import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
 from bnnp._core.files import read_tensors, write_tensors
 from bnnp._core.random import child
@@ -19,7 +18,8 @@ from bnnp.neural_processes.bayesian import gaussian_product
 from bnnp.neural_processes.latent_base import Latent, LatentProcess
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
-from test_attention import layer_norm
+from support import reference
+from support.attention import layer_norm
 
 IN, OUT, K = 3, 2, 4
 FLOAT64 = torch.float64

@@ -1,6 +1,5 @@
 """Gradients that were derived by hand, against autograd's."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -8,27 +7,10 @@ import bnnp
 from bnnp.inference.gradient import by_autograd
 from bnnp.inference.target import Target
 from bnnp.networks.base import ACTIVATIONS
-from test_models import with_random_prior
+from support.gradients import LIKELIHOODS, sets
+from support.models import with_random_prior
 
 FLOAT64 = torch.float64
-LIKELIHOODS = {
-    "gaussian": bnnp.Gaussian((0.4, 0.7)),
-    "bernoulli": bnnp.Bernoulli(),
-    "categorical": bnnp.Categorical(2),
-}
-
-
-def sets(likelihood: str, points: tuple[int, ...] = (7, 4)) -> list[tuple[np.ndarray, np.ndarray]]:
-    rng = np.random.default_rng(0)
-    made = []
-    for n in points:
-        x = rng.normal(size=(n, 3))
-        if likelihood == "gaussian":
-            y = rng.normal(size=(n, 2))
-        else:
-            y = rng.integers(0, 2, size=(n, 1 if likelihood == "categorical" else 2)).astype(float)
-        made.append((x, y))
-    return made
 
 
 def target(prior: str, likelihood: str, activation, whitened: bool) -> Target:

@@ -8,7 +8,7 @@ from bnnp import plots
 from bnnp.evaluation import Calibration, simulation_based_calibration
 from bnnp.evaluation.evidence import LogEvidence, divergence
 from bnnp.inference import NUTS, Effort
-from test_inference import linear
+from support.inference import linear
 
 X = np.random.default_rng(0).normal(size=(6, 3))
 

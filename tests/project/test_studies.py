@@ -8,7 +8,7 @@ import pytest
 import bnnp
 from bnnp import demo
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-import reference
 from bnnp import Network
 from bnnp.priors import PRIORS, Prior, by_name
 from bnnp.priors.learnable import GaussianUnits
+from support import reference
 
 NETWORK = Network((2, 3, 2), "tanh")
 every_prior = pytest.mark.parametrize("name", list(PRIORS))

@@ -8,8 +8,8 @@ import torch
 
 import bnnp
 from bnnp.inference import SWAG, Effort, Ensemble, Laplace, infer_many
-from test_inference import FLOAT64, NOISE, assert_moments, data, deep, exact_moments, linear, target, units_of
-from test_log_density_gradients import LIKELIHOODS, sets
+from support.gradients import LIKELIHOODS, sets
+from support.inference import FLOAT64, NOISE, assert_moments, data, deep, exact_moments, linear, target, units_of
 
 FAST = {"steps": 500, "learning_rate": (5e-2, 1e-4)}
 

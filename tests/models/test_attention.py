@@ -9,13 +9,14 @@ import torch
 from torch.nn import functional
 
 import bnnp
-import reference
 from bnnp.inference_nets.attentive import SetEncoder
 from bnnp.networks.transformer import AttentionNetwork, attention
 from bnnp.objectives import PPAVI
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch
-from test_chunked import SHORT, peak_bytes
-from test_models import (
+from support import reference
+from support.attention import layer_norm
+from support.memory import SHORT, peak_bytes
+from support.models import (
     FLOAT64,
     IN,
     OUT,
@@ -30,7 +31,7 @@ from test_models import (
     on_tasks,
     with_random_prior,
 )
-from test_training import Stop, fit, records, same, state
+from support.training import Stop, fit, records, same, state
 
 NOISE = 0.3
 
@@ -93,12 +94,6 @@ def multi_head(queries, keys, values, heads):
                 for c in columns:
                     out[i, c] += math.exp(score) / total * values[j, c]
     return out
-
-
-def layer_norm(h, norm):
-    gain, shift = reference.array(norm.weight), reference.array(norm.bias)
-    rows = [(row - row.mean()) / math.sqrt(np.square(row - row.mean()).mean() + norm.eps) for row in h]
-    return np.array(rows).reshape(h.shape) * gain + shift
 
 
 def transformer(network: AttentionNetwork, weights, x):

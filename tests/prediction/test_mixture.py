@@ -10,7 +10,6 @@ import torch
 from scipy import stats
 
 import bnnp
-import reference
 from bnnp import BNAM, BNNP, AttBNNP, Bernoulli, Gaussian, MixturePredictive, Oracle
 from bnnp.evaluation import evidence
 from bnnp.evaluation.crps import MANY, crps_of_mixture
@@ -21,7 +20,8 @@ from bnnp.models import enough
 from bnnp.priors import PRIORS
 from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import TaskBatch
-from test_last_layer import FLOAT64, OUT, model_of, task
+from support import reference
+from support.last_layer import FLOAT64, OUT, model_of, task
 
 K = 6
 every_prior = pytest.mark.parametrize("prior", list(PRIORS))

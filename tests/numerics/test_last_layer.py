@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import reference
 from bnnp import BNAM, BNNP, AttBNNP, Gaussian
 from bnnp.models.chunked import InChunks
 from bnnp.numerics.gaussian import Observations, UnitPrior, natural_parameters
@@ -26,14 +25,10 @@ from bnnp.numerics.solve import FactorisationError, TooLargeForFloat32, inverse_
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.priors import PRIORS
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
+from support import reference
+from support.last_layer import FLOAT64, OUT, SAMPLES, TASKS, D, generator, model_of, normal, task
 
-TASKS, SAMPLES, D, OUT = 2, 3, 5, 2
-FLOAT64 = torch.float64
 every_prior = pytest.mark.parametrize("prior", list(PRIORS))
-
-
-def normal(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=FLOAT64)
 
 
 # --- the formulas, on arrays -----------------------------------------------------------------------------------------
@@ -291,38 +286,8 @@ def test_what_float32_cannot_tell_is_refused_there_and_right_in_float64():
 K = 4
 
 
-def model_of(prior: str, last_layer: str = "predicted", hidden: tuple[int, ...] = (4, 3), **choices) -> BNNP:
-    model = BNNP(
-        2,
-        OUT,
-        hidden,
-        "tanh",
-        prior,
-        Gaussian([0.6, 0.9]),
-        inference_hidden=(5,),
-        last_layer=last_layer,
-        dtype=FLOAT64,
-        seed=0,
-        **choices,
-    )
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.prior.parameters():
-            parameter += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=FLOAT64)
-    return model
-
-
-def task(points: int, seed: int) -> Task:
-    values = normal(points, 2 + OUT, seed=seed)
-    return Task(values[:, :2], values[:, 2:])
-
-
 SPLITS = [Split(task(3, 1), task(5, 2)), Split(task(7, 3), task(1, 4)), Split(task(0, 5), task(2, 6))]
 BATCH = SplitBatch.of(SPLITS, FLOAT64)
-
-
-def generator() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
 
 
 def naive(model: BNNP, split: Split, hidden: list[np.ndarray], group_size: int | None) -> dict[str, float]:

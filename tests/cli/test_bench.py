@@ -8,7 +8,7 @@ import torch
 from bnnp import bench
 from bnnp.bench import SETTINGS, Measurement, Setting
 
-PLAIN = Path(__file__).parents[1] / "benchmarks" / "plain.py"
+PLAIN = Path(__file__).parents[2] / "benchmarks" / "plain.py"
 SMALL = Setting("small", (2, 4, 3, 2), "unitwise", False, 3, 2, 9, 5)
 
 

@@ -12,7 +12,7 @@ from bnnp.inference import HMC, NUTS, InferenceWarning
 from bnnp.inference import nuts as nuts_module
 from bnnp.inference.gradient import by_autograd
 from bnnp.inference.mcmc.chains import mixing
-from test_inference import FLOAT64, data, deep, positions, target
+from support.inference import FLOAT64, data, deep, positions, target
 
 SAMPLERS = {"hmc": (HMC(0.1, 15), 100, 1), "nuts": (NUTS(0.2, 5), 40, 1), "lmc": (HMC(0.1, 1), 600, 60)}
 """The method, its warm-up and its steps a draw."""
