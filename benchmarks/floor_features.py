@@ -55,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     raw = bnnp.tasks.era5("train", files=parser.parse_args().file, hold_out=REGION, points_share=1.0)
-    assert raw.units is not None
+    assert raw.columns is not None
     tasks = raw.standardised().tasks
     splits = [random_split(task, context_size(None, CONTEXT), child(0, i)) for i, task in enumerate(tasks)]
     scale = torch.cat([task.y for task in tasks]).float().std(0)
@@ -67,7 +67,7 @@ def main() -> None:
     rows = []
     for floor in (None, *FLOORS):
         name = "standard prior" if floor is None else f"floor start, {floor:g}"
-        rows.append([name, *scores(splits, examples, floor, float(raw.units.y_scale[0]))])
+        rows.append([name, *scores(splits, examples, floor, float(raw.columns.y_scale[0]))])
         print(*rows[-1], flush=True)
     print(markdown_table(["prior, whitening floor", "pooled LPPD", "marginal LPPD", "MAE, mm"], rows))
 

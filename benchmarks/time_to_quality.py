@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> None:
             raise KeyboardInterrupt  # training ends as if by hand, and keeps what it has
         scores = bnnp.evaluate(model, tests, seed=0)
         assert isinstance(model.likelihood, Gaussian)
-        noise = model.likelihood.noise.detach() * model.standardiser.y_scale
+        noise = model.likelihood.noise.detach() * model.columns.y_scale
         values = {name: scores[f"{name}_lppd"] for name in ("pooled", "marginal", "joint")}
         values |= {} if best is None else {"gap": best - values["marginal"]}
         values |= {"mae": scores["mae"], "noise": float(noise.mean()), "cpu_seconds": clock["spent"]}

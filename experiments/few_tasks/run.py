@@ -165,7 +165,7 @@ def runs(scale: str) -> dict[str, Run]:
 
 @dataclass(frozen=True)
 class Data:
-    """In standard units; errors times `y_scale` are in the original ones."""
+    """In standard columns; errors times `y_scale` are in the original ones."""
 
     training: Collection
     test: Split
@@ -179,8 +179,8 @@ def load(data: str, points_share: float = 1.0) -> Data:
     else:
         loader = {"abalone": bnnp.tasks.datasets.abalone, "paul15": bnnp.tasks.paul15}[data]
         training, test = loader("train").standardised(), loader("test").standardised()
-        assert training.units is not None
-        y_scale = float(training.units.y_scale[0])
+        assert training.columns is not None
+        y_scale = float(training.columns.y_scale[0])
     return Data(replace(training, points_share=points_share), test.splits[0], y_scale)
 
 

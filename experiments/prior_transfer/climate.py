@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 import bnnp
+from bnnp._core.columns import Columns
 from bnnp.tasks.datasets.folder import VARIABLE
 from bnnp.tasks.datasets.outline import Outline, read_outline, switzerland
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.split import split_outside
-from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import Task
+from bnnp.tasks.task import Task, stacked
 
 REGION = Path(__file__).with_name("region.geojson")
 SAMPLE = Path("era5_land_serbia") / "era5land_serbia_202001_t2m_tp.nc"
@@ -23,7 +23,7 @@ SAMPLE = Path("era5_land_serbia") / "era5land_serbia_202001_t2m_tp.nc"
 class Climate:
     """tests: with fixed contexts outside a region;  inside: for each test, which of its targets lie in that region.
 
-    All tasks are in standard units; `y_scale` and `y_shift` give millimetres.
+    All tasks are in standard columns; `y_scale` and `y_shift` give millimetres.
     """
 
     training: Collection
@@ -52,10 +52,10 @@ def climate(scale: str) -> Climate:
 
 def _prepared(training: Collection, tests: Collection, region: Outline) -> Climate:
     inside = [region.contains(*split.target.x[:, :2].numpy().T) for split in tests.splits]
-    units = training.units
-    assert units is not None
+    columns = training.columns
+    assert columns is not None
     return Climate(
-        training.standardised(), tests.standardised(), inside, float(units.y_scale[0]), float(units.y_shift[0])
+        training.standardised(), tests.standardised(), inside, float(columns.y_scale[0]), float(columns.y_shift[0])
     )
 
 
@@ -70,7 +70,7 @@ def _invented() -> tuple[Collection, Collection]:
         x = np.stack([longitude, latitude, 280 - 2 * rain + 0.1 * random.normal(size=len(rain))], axis=1)
         tasks.append(Task.of(x, rain, f"invented {number}"))
     names = {"x_names": ("longitude", "latitude", "temperature"), "y_names": ("precipitation",)}
-    units = Standardiser.of(tasks[:4], (*names["x_names"], *names["y_names"]))
+    columns = Columns.of(*stacked(tasks[:4]), names["x_names"], names["y_names"])
     inside = torch.from_numpy(read_outline(REGION).contains(longitude, latitude))
     splits = [split_outside(task, inside, 6, torch.Generator().manual_seed(0), "region") for task in tasks[4:]]
-    return collect(tasks[:4], units=units, **names), collect(tasks[4:], units=units, splits=splits, **names)
+    return collect(tasks[:4], columns=columns, **names), collect(tasks[4:], columns=columns, splits=splits, **names)

@@ -66,7 +66,8 @@ def test_train_writes_model_history_and_figures(trained):
     names = {file.name for file in trained.parent.iterdir()}
     assert {"model.bnnp", "history.json", "history.png", "prior.png"} <= names
     assert json.loads((trained.parent / "history.json").read_text())["steps"][-1]["step"] == 30
-    assert bnnp.load(trained).columns == {"x": ["hour"], "y": ["level"]}
+    columns = bnnp.load(trained).columns
+    assert (columns.x_names, columns.y_names) == (["hour"], ["level"])
 
 
 def test_predict_gives_a_table_in_the_users_units(bnnp_command, trained, tmp_path):

@@ -72,8 +72,8 @@ def test_a_sampler_and_laplace_are_calibrated_for_a_linear_model():
 
 def test_what_is_looked_at_can_be_chosen_and_units_are_the_users():
     model = linear()
-    model.standardiser.y_scale.fill_(3.0)
-    model.standardiser.x_shift.fill_(0.5)
+    model.columns.y_scale.fill_(3.0)
+    model.columns.x_shift.fill_(0.5)
     seen = []
 
     def posteriors(sets):

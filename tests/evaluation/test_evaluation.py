@@ -8,20 +8,20 @@ import pytest
 import torch
 
 import bnnp
+from bnnp._core.columns import Columns
 from bnnp.evaluation import lppd, score, with_noise
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.tasks import Split, Task
-from bnnp.tasks.standardise import Standardiser
 
 
 def predictive(
     samples: int = 30, points: int = 4, out: int = 1, noise: float = 0.3, shift: float = 0.0, scale: float = 1.0
 ) -> SampledPredictive:
     outputs = torch.randn(samples, points, out, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    standardiser = Standardiser(1, out)
-    standardiser.y_shift.fill_(shift)
-    standardiser.y_scale.fill_(scale)
-    return SampledPredictive(outputs, bnnp.Gaussian([noise] * out), standardiser)
+    columns = Columns(1, out)
+    columns.y_shift.fill_(shift)
+    columns.y_scale.fill_(scale)
+    return SampledPredictive(outputs, bnnp.Gaussian([noise] * out), columns)
 
 
 def normal_density(y, mean, std):
@@ -102,7 +102,7 @@ def test_crps_against_its_definition():
 
 def test_crps_of_many_samples_is_that_of_the_normal_distribution():
     outputs = torch.zeros(20_000, 1, 1, dtype=torch.float64)
-    given = SampledPredictive(outputs, bnnp.Gaussian(2.0), Standardiser(1, 1))
+    given = SampledPredictive(outputs, bnnp.Gaussian(2.0), Columns(1, 1))
     # at the mean of N(0, s^2) the CRPS is s (sqrt(2) - 1) / sqrt(pi); its standard error here is about 0.006
     exact = 2 * (np.sqrt(2) - 1) / np.sqrt(np.pi)
     assert score(given, torch.zeros(1, 1, dtype=torch.float64))["crps"] == pytest.approx(exact, abs=0.025)
@@ -118,14 +118,14 @@ def test_noise_replaces_the_learned_one_in_the_users_units():
 
 
 def test_noise_is_for_gaussian_likelihoods_only():
-    binary = SampledPredictive(torch.zeros(3, 2, 1), bnnp.Bernoulli(), Standardiser(1, 1))
+    binary = SampledPredictive(torch.zeros(3, 2, 1), bnnp.Bernoulli(), Columns(1, 1))
     with pytest.raises(ValueError, match=r"noise: got 0\.1, but the likelihood is not Gaussian"):
         with_noise(binary, 0.1)
 
 
 def test_classes_are_scored_by_accuracy_and_density():
     logits = torch.log(torch.tensor([[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], [[0.5, 0.4, 0.1], [0.5, 0.3, 0.2]]]))
-    given = SampledPredictive(logits.double(), bnnp.Categorical(3), Standardiser(1, 3))
+    given = SampledPredictive(logits.double(), bnnp.Categorical(3), Columns(1, 3))
     result = score(given, torch.tensor([[0.0], [1.0]]).double())
     assert result["accuracy"] == 0.5
     assert result["marginal_lppd@2"] == pytest.approx((np.log(0.6) + np.log(0.3)) / 2, rel=1e-5)

@@ -291,7 +291,7 @@ def test_an_estimate_from_few_draws_says_that_it_is_not_to_be_trusted():
 def test_evidence_is_in_the_units_of_the_data():
     model, (x, y) = linear(), data()
     before = evidence.by_importance(target(model, (x, y)), model.condition(x, y, num_samples=10)).value
-    model.standardiser.y_scale.fill_(2.0)
+    model.columns.y_scale.fill_(2.0)
     after = evidence.by_importance(target(model, (x, 2 * y)), model.condition(x, 2 * y, num_samples=10)).value
     assert after == pytest.approx(before - y.size * math.log(2), abs=1e-8)
 

@@ -115,10 +115,10 @@ def test_class_probabilities_sum_to_one():
 
 @every_likelihood
 def test_outputs_that_are_not_real_keep_their_units(name):
-    standardiser = trained(name).standardiser
+    columns = trained(name).columns
     shifted = name == "gaussian"
-    assert bool((standardiser.y_scale != 1).all()) == bool((standardiser.y_shift != 0).all()) == shifted
-    assert bool((standardiser.x_scale != 1).all())
+    assert bool((columns.y_scale != 1).all()) == bool((columns.y_shift != 0).all()) == shifted
+    assert bool((columns.x_scale != 1).all())
 
 
 # --- numbers that are reached by a second route -----------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_log_density_given_one_weight_sample_is_scipys_summed_over_outputs_and_p
     f = pred.samples[0]
     if name == "gaussian":
         assert isinstance(model.likelihood, bnnp.Gaussian)
-        noise = (model.likelihood.noise * model.standardiser.y_scale).detach().numpy()
+        noise = (model.likelihood.noise * model.columns.y_scale).detach().numpy()
         terms = stats.norm.logpdf(y, f, noise).sum(-1)
     elif name == "bernoulli":
         terms = stats.bernoulli.logpmf(y, f).sum(-1)

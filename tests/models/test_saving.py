@@ -92,7 +92,7 @@ def test_a_partly_learnable_prior_comes_back_and_trains_on_alike(prior, share, t
 def test_the_standardisation_comes_back(tmp_path):
     model = trained(bnnp.BNNP(1, 1, hidden=(3,)), 1000 + 50 * Y)
     loaded = bnnp.load(str(model.save(str(tmp_path / "m.bnnp"))))
-    assert loaded.standardiser.y_shift.item() == pytest.approx(1000, abs=30)
+    assert loaded.columns.y_shift.item() == pytest.approx(1000, abs=30)
     assert_same(model, loaded, 1000 + 50 * Y)
 
 

@@ -162,7 +162,7 @@ def test_derivatives_agree_with_finite_differences(name, objective):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_save_and_load_give_the_same_numbers(name, dtype, tmp_path):
     model, context = build(name, dtype), task(5, name=name)
-    model.standardiser.x_shift.fill_(0.3)
+    model.columns.x_shift.fill_(0.3)
     loaded = bnnp.load(model.save(tmp_path / "m.bnnp"))
     assert type(loaded) is type(model)
     assert loaded.config() == model.config()
@@ -382,8 +382,8 @@ def standardised(name: str):
     """A model in other units than the user's."""
     model = build(name)
     if model.likelihood.real_valued:
-        model.standardiser.y_shift.copy_(torch.tensor([0.5, -1.0]))
-        model.standardiser.y_scale.copy_(torch.tensor([2.0, 0.3]))
+        model.columns.y_shift.copy_(torch.tensor([0.5, -1.0]))
+        model.columns.y_scale.copy_(torch.tensor([2.0, 0.3]))
     return model
 
 

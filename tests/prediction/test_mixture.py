@@ -11,6 +11,7 @@ from scipy import stats
 
 import bnnp
 from bnnp import BNAM, BNNP, AttBNNP, Bernoulli, Gaussian, MixturePredictive, Oracle
+from bnnp._core.columns import Columns
 from bnnp.evaluation import evidence
 from bnnp.evaluation.crps import MANY, crps_of_mixture
 from bnnp.evaluation.scores import score
@@ -18,7 +19,6 @@ from bnnp.inference.target import Target
 from bnnp.inference_nets.pseudo import AmortisedLinear
 from bnnp.models import enough
 from bnnp.priors import PRIORS
-from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import TaskBatch
 from support import reference
 from support.last_layer import FLOAT64, OUT, model_of, task
@@ -119,7 +119,7 @@ def test_quantiles_of_certain_and_of_far_components():
     """Components without any width, as of a function that is known, and a mixture of two far modes."""
     means, nothing = torch.tensor([[[-100.0]], [[100.0]]], dtype=FLOAT64), torch.zeros(2, 1, 1, dtype=FLOAT64)
     components: Any = None
-    pred = MixturePredictive(means, nothing, nothing[0] + 0.1, components, Gaussian(0.1), Standardiser(1, 1))
+    pred = MixturePredictive(means, nothing, nothing[0] + 0.1, components, Gaussian(0.1), Columns(1, 1))
     assert pred.quantile(0.25).item() == pytest.approx(-100, abs=1e-6)
     assert pred.quantile(0.75).item() == pytest.approx(100, abs=1e-6)
     assert pred.quantile(0.2, noise=False).item() == pytest.approx(-100, abs=1e-3)
@@ -240,10 +240,10 @@ def crps_mixnorm(observed, means, spreads) -> np.ndarray:
 
 def test_scores_of_a_mixture_in_the_users_units():
     model, context = model_of("unitwise"), task(5, 1)
-    model.standardiser.take(Standardiser(2, OUT), include_y=True)
+    model.columns.take(Columns(2, OUT), include_y=True)
     with torch.no_grad():
-        model.standardiser.y_shift.copy_(torch.tensor([3.0, -1.0]))
-        model.standardiser.y_scale.copy_(torch.tensor([10.0, 0.5]))
+        model.columns.y_shift.copy_(torch.tensor([3.0, -1.0]))
+        model.columns.y_scale.copy_(torch.tensor([10.0, 0.5]))
     y = Y_NEW * torch.tensor([10.0, 0.5]) + torch.tensor([3.0, -1.0])
     context_y = context.y * torch.tensor([10.0, 0.5]) + torch.tensor([3.0, -1.0])
     pred = mixture(model.condition(context.x, context_y, num_samples=K, seed=0))

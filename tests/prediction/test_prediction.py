@@ -6,9 +6,9 @@ import torch
 from scipy import special, stats
 
 from bnnp import BNNP, Bernoulli, Categorical, Gaussian, Network, SampledPredictive
+from bnnp._core.columns import Columns
 from bnnp.likelihoods.base import Likelihood
 from bnnp.prediction.weights import network_outputs
-from bnnp.tasks.standardise import Standardiser
 from support import reference
 
 SHIFT, SCALE = np.array([3.0, -1.0]), np.array([2.0, 0.7])
@@ -19,8 +19,8 @@ def outputs(samples: int = 6, points: int = 4) -> torch.Tensor:
     return torch.randn(samples, points, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def standardiser(*, scaled: bool) -> Standardiser:
-    own = Standardiser(1, 2).double()
+def columns(*, scaled: bool) -> Columns:
+    own = Columns(1, 2).double()
     if scaled:
         own.y_shift.copy_(torch.from_numpy(SHIFT))
         own.y_scale.copy_(torch.from_numpy(SCALE))
@@ -31,11 +31,11 @@ def gaussian(samples: int = 6, points: int = 4) -> SampledPredictive:
     likelihood = Gaussian(NOISE.tolist()).for_outputs(2).double()
     with torch.no_grad():
         likelihood.raw.copy_(torch.from_numpy(np.log(NOISE)))
-    return SampledPredictive(outputs(samples, points), likelihood, standardiser(scaled=True))
+    return SampledPredictive(outputs(samples, points), likelihood, columns(scaled=True))
 
 
 def discrete(likelihood: Likelihood) -> SampledPredictive:
-    return SampledPredictive(outputs(), likelihood, standardiser(scaled=False))
+    return SampledPredictive(outputs(), likelihood, columns(scaled=False))
 
 
 F = outputs().numpy() * SCALE + SHIFT
@@ -86,9 +86,7 @@ def test_log_prob_is_a_density_in_the_users_units():
     total = 0.0
     for first in grids[0]:
         column = np.stack([np.full(101, first), grids[1]], 1)
-        repeated = SampledPredictive(
-            predictive.outputs.expand(-1, 101, -1), predictive.likelihood, predictive.standardiser
-        )
+        repeated = SampledPredictive(predictive.outputs.expand(-1, 101, -1), predictive.likelihood, predictive.columns)
         total += np.exp(repeated.log_prob(column)).sum()
     assert total * np.prod([grid[1] - grid[0] for grid in grids]) == pytest.approx(1, abs=1e-6)
 
@@ -111,7 +109,7 @@ def test_quantiles_include_the_noise():
     Eight of them stay within 4.5 of these with probability 1 - 5e-5.
     """
     one = gaussian(1)
-    many = SampledPredictive(one.outputs.expand(40_000, -1, -1), one.likelihood, one.standardiser)
+    many = SampledPredictive(one.outputs.expand(40_000, -1, -1), one.likelihood, one.columns)
     levels = np.array([0.1, 0.5])
     for level, found in zip(levels, many.quantile(levels.tolist(), seed=0), strict=True):
         reached = stats.norm.cdf(found, one.samples[0], NOISE * SCALE)
@@ -209,11 +207,11 @@ every_model = pytest.mark.parametrize("name", list(MODELS))
 
 def standardised(name: str) -> BNNP:
     model = MODELS[name]()
-    model.standardiser.x_shift.copy_(torch.from_numpy(X_SHIFT))
-    model.standardiser.x_scale.copy_(torch.from_numpy(X_SCALE))
+    model.columns.x_shift.copy_(torch.from_numpy(X_SHIFT))
+    model.columns.x_scale.copy_(torch.from_numpy(X_SCALE))
     if name == "gaussian":
-        model.standardiser.y_shift.copy_(torch.from_numpy(SHIFT))
-        model.standardiser.y_scale.copy_(torch.from_numpy(SCALE))
+        model.columns.y_shift.copy_(torch.from_numpy(SHIFT))
+        model.columns.y_scale.copy_(torch.from_numpy(SCALE))
     return model
 
 

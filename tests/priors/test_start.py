@@ -290,4 +290,4 @@ def test_a_start_that_does_not_suit_the_model_is_refused(start, model, message):
     with pytest.raises(ValueError, match=message):
         bnnp.fit(model, tasks, steps=1, prior_start=start, progress=False)
     assert model.prior.is_standard()
-    assert model.standardiser.is_identity()
+    assert model.columns.is_identity()

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import bnnp
+from bnnp._core.columns import Columns
 from bnnp.tasks import from_table
-from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import Task
 
 
@@ -215,12 +215,12 @@ def noise_of(model: bnnp.BNNP) -> float:
 
 def test_standardisation_is_fitted_on_all_training_points():
     model, table = trained()
-    standardiser = model.standardiser
-    np.testing.assert_allclose(standardiser.x_shift, table["time"].mean())
-    np.testing.assert_allclose(standardiser.x_scale, table["time"].std())
-    np.testing.assert_allclose(standardiser.y_shift, table["conc"].mean())
-    np.testing.assert_allclose(standardiser.y_scale, table["conc"].std())
-    assert model.columns == {"x": ["time"], "y": ["conc"]}
+    columns = model.columns
+    np.testing.assert_allclose(columns.x_shift, table["time"].mean())
+    np.testing.assert_allclose(columns.x_scale, table["time"].std())
+    np.testing.assert_allclose(columns.y_shift, table["conc"].mean())
+    np.testing.assert_allclose(columns.y_scale, table["conc"].std())
+    assert (model.columns.x_names, model.columns.y_names) == (["time"], ["conc"])
 
 
 def test_predictions_come_back_in_the_units_of_the_table(tmp_path):
@@ -266,15 +266,15 @@ def test_log_densities_integrate_to_one_in_the_units_of_the_table():
 
 def test_a_model_may_be_trained_without_standardisation():
     model, _ = trained(standardise=False)
-    assert model.standardiser.is_identity()
+    assert model.columns.is_identity()
 
 
 def test_a_second_training_keeps_the_units_of_the_first():
     model, _ = trained()
-    before = model.standardiser.y_shift.clone()
+    before = model.columns.y_shift.clone()
     other = bnnp.tasks.from_arrays([(np.arange(9.0), np.arange(9.0) ** 2)])
     bnnp.fit(model, other, objective=bnnp.objectives.PPAVI(num_samples=2), steps=1, progress=False)
-    assert torch.equal(model.standardiser.y_shift, before)
+    assert torch.equal(model.columns.y_shift, before)
 
 
 def test_class_labels_are_not_standardised():
@@ -282,9 +282,9 @@ def test_class_labels_are_not_standardised():
     model = bnnp.BNNP(1, 3, hidden=(4,), likelihood=bnnp.Categorical(3))
     tasks = from_table(table, task="task", x="x", y="y")
     bnnp.fit(model, tasks, objective=bnnp.objectives.PPAVI(num_samples=2), steps=1, progress=False)
-    assert model.standardiser.x_shift.item() == pytest.approx(7.5)
-    assert not model.standardiser.y_shift.any()
-    assert bool((model.standardiser.y_scale == 1).all())
+    assert model.columns.x_shift.item() == pytest.approx(7.5)
+    assert not model.columns.y_shift.any()
+    assert bool((model.columns.y_scale == 1).all())
 
 
 @pytest.mark.parametrize("column", ["time", "conc"])
@@ -296,7 +296,7 @@ def test_constant_columns_are_refused_when_fitting(column):
 
 def test_columns_without_names_are_numbered_in_messages():
     with pytest.raises(ValueError, match=r"column x\[1\]: got the value 0"):
-        Standardiser(2, 1).fit([Task.of([[1, 0], [2, 0]], [1, 2])], include_y=True)
+        Columns(2, 1).fit([Task.of([[1, 0], [2, 0]], [1, 2])], include_y=True)
 
 
 def test_the_wrong_number_of_columns_is_refused_when_fitting_and_predicting():

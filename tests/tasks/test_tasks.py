@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import bnnp
+from bnnp._core.arrays import as_columns
 from bnnp.tasks import SplitBatch, Task, TaskBatch, TaskSource, from_arrays, random_split
 from bnnp.tasks.split import ContextCount, ContextShare, context_size
 from bnnp.tasks.stream import POOL_BATCHES, TaskStream
-from bnnp.tasks.task import as_columns
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -157,8 +157,8 @@ def test_standardised_tasks_have_mean_0_and_variance_1_and_keep_their_units():
     scaled = tasks.standardised()
     y = torch.cat([task.y for task in scaled.tasks])
     assert (float(y.mean()), float(y.std())) == pytest.approx((0.0, 1.0))
-    assert scaled.units is not None
-    torch.testing.assert_close(scaled.units.undo_y(scaled[0].y), tasks[0].y)
+    assert scaled.columns is not None
+    torch.testing.assert_close(scaled.columns.restore_y(scaled[0].y), tasks[0].y)
     assert (scaled[1].name, scaled.standardise, scaled.standardised()) == ("b", False, scaled)
     as_they_are = dataclasses.replace(tasks, standardise=False)
     assert as_they_are.standardised() is as_they_are

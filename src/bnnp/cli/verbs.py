@@ -263,7 +263,7 @@ def _questions(
 ) -> tuple[pd.DataFrame, list[_Question]]:
     """The table of targets, and what is asked of each data set."""
     known, wanted = read_table(context), read_table(targets)
-    x_names, y_names = model.columns["x"], model.columns["y"]
+    x_names, y_names = model.columns.x_names, model.columns.y_names
     extra = [task] if task else []
     check_columns(known, [*extra, *x_names, *y_names])
     check_columns(wanted, [*extra, *x_names])
@@ -289,7 +289,7 @@ def _write_predictions(
     columns: dict[str, np.ndarray] = {}
     for question, posterior in zip(questions, posteriors, strict=True):
         predictive = posterior.predict(question.x_new)
-        for column, values in _prediction_columns(predictive, model.columns["y"]).items():
+        for column, values in _prediction_columns(predictive, model.columns.y_names).items():
             columns.setdefault(column, np.empty(len(wanted)))[question.rows] = values
     result = pd.concat([wanted.reset_index(drop=True), pd.DataFrame(columns)], axis=1)
     return write_atomically(out, result.to_csv(index=False))
@@ -325,7 +325,9 @@ def evaluate(
         raise ValueError("evaluate: give a table with --task, or --source")
     else:
         missing = "drop" if drop_missing else "error"
-        tasks = from_table(table, task=task, x=loaded.columns["x"], y=loaded.columns["y"], role=role, missing=missing)
+        tasks = from_table(
+            table, task=task, x=loaded.columns.x_names, y=loaded.columns.y_names, role=role, missing=missing
+        )
     scores = bnnp.evaluate(
         loaded, tasks, num_samples=samples, context_share=_pair(context_share, "context-share"), noise=noise, seed=seed
     )
@@ -350,10 +352,10 @@ def sample(
     Example: bnnp sample zoo:sawtooth --num 10 --low -2 --high 2 --out prior.csv
     """
     loaded = _with_prior(bnnp.load(model), "sample")
-    x_names, y_names = loaded.columns["x"], loaded.columns["y"]
+    x_names, y_names = loaded.columns.x_names, loaded.columns.y_names
     if at is None and len(x_names) > 1:
         raise ValueError(f"sample: this model has the inputs {', '.join(x_names)}; give a table of them with --at")
-    centre, spread = float(loaded.standardiser.x_shift[0]), float(loaded.standardiser.x_scale[0])
+    centre, spread = float(loaded.columns.x_shift[0]), float(loaded.columns.x_scale[0])
     low = centre - 2 * spread if low is None else low
     high = centre + 2 * spread if high is None else high
     if at is None and not (low < high and points >= 2):
@@ -443,8 +445,8 @@ def info(model: Annotated[str, typer.Argument(help="A model file, the folder of 
     """
     loaded = bnnp.load(model)
     rows: dict[str, object] = {
-        "inputs": ", ".join(loaded.columns["x"]),
-        "outputs": ", ".join(loaded.columns["y"]),
+        "inputs": ", ".join(loaded.columns.x_names),
+        "outputs": ", ".join(loaded.columns.y_names),
         "model": type(loaded).__name__,
         **loaded.summary(),
         "likelihood": type(loaded.likelihood).__name__,
@@ -452,7 +454,7 @@ def info(model: Annotated[str, typer.Argument(help="A model file, the folder of 
         "precision": str(loaded.dtype).removeprefix("torch."),
     }
     if isinstance(loaded.likelihood, Gaussian):
-        noise = (loaded.likelihood.noise * loaded.standardiser.y_scale).tolist()
+        noise = (loaded.likelihood.noise * loaded.columns.y_scale).tolist()
         rows["noise (standard deviation)"] = ", ".join(f"{value:.4g}" for value in noise)
     table = Table(title=model, show_header=False)
     for name, value in rows.items():
@@ -535,7 +537,7 @@ def _prediction_columns(predictive: bnnp.Predictive, y_names: list[str]) -> dict
 def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path:
     x = torch.cat([task.x for task in tasks.draw(20, torch.Generator().manual_seed(seed))])
     grid = np.linspace(float(x.min()), float(x.max()), 300)
-    labels = (model.columns["x"][0], model.columns["y"][0])
+    labels = (model.columns.x_names[0], model.columns.y_names[0])
     return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels), path)
 
 

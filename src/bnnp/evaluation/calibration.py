@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from bnnp._core.arrays import as_columns
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.shapes import Tensor
 from bnnp.inference import Effort, Method, infer_many
@@ -20,7 +21,7 @@ from bnnp.networks.base import AnyNetwork
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import WeightSamples
 from bnnp.priors.base import Prior
-from bnnp.tasks.task import Task, as_columns
+from bnnp.tasks.task import Task
 
 _WEIGHTS, _NOISE = range(2)
 FEW = 0.01
@@ -83,13 +84,13 @@ def simulation_based_calibration(
     number = as_integer(seed)
     inputs = as_columns(x, "x", network.sizes[0])
     looked_at = inputs[_spread(len(inputs))] if at is None else as_columns(at, "at", network.sizes[0])
-    own = likelihood.for_outputs(network.sizes[-1]).to(prior.standardiser.x_shift.dtype)
+    own = likelihood.for_outputs(network.sizes[-1]).to(prior.dtype)
     with torch.no_grad():
         truth = prior.sample(simulations, child(number, _WEIGHTS))
-        scaled = prior.standardiser.x(inputs).to(truth[0])
+        scaled = prior.view.columns.standardise_x(inputs).to(truth[0])
         y = own.sample(network(truth, scaled.expand(simulations, *scaled.shape)), child(number, _NOISE))
         if own.real_valued:
-            y = prior.standardiser.undo_y(y)
+            y = prior.view.columns.restore_y(y)
     sets = [Task(inputs, one.to(inputs.dtype)) for one in y]
     posteriors = (
         infer_many(
@@ -133,8 +134,8 @@ class _Known(WeightSamples):
         return self.like.likelihood
 
     @property
-    def standardiser(self):
-        return self.like.standardiser
+    def columns(self):
+        return self.like.columns
 
     def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
         return self.predict_by_samples(x)

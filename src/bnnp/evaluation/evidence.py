@@ -259,7 +259,7 @@ def _change_of_units(target: Target) -> float:
     """The log-density of outputs in the user's units, less that in the model's."""
     if not target.likelihood.real_valued:
         return 0.0
-    return -float(target.prior.standardiser.y_scale.double().log().sum()) * int(target.data.mask.sum())
+    return -float(target.prior.view.columns.y_scale.double().log().sum()) * int(target.data.mask.sum())
 
 
 def _check_one(target: Target) -> None:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bnnp._core.arrays import as_columns
+from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, as_integer
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.exact import ExactPredictive
-from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import as_columns
 
 
 class ExactSource(Protocol):
@@ -45,7 +45,7 @@ class OraclePosterior:
         inputs = as_columns(x, "x")
         exact = self.source.oracle(self.x, self.y, inputs)
         means, variances = exact.mean.unsqueeze(0), exact.covariance.diagonal().clamp(min=0).view(1, -1, 1)
-        likelihood, units = Gaussian(exact.noise, learnable=False), Standardiser(inputs.shape[1], 1)
+        likelihood, units = Gaussian(exact.noise, learnable=False), Columns(inputs.shape[1], 1)
         noise = means.new_full(means.shape[1:], exact.noise)
         components = _ExactGaussian(exact, self.num_samples, self.seed)
         return MixturePredictive(means, variances, noise, components, likelihood, units)

@@ -202,8 +202,8 @@ def with_noise(predictive: Predictive, noise: float) -> Predictive:
         )
     if predictive.drawn is not None:
         raise ValueError(f"noise: got {noise}, but these functions were drawn with the model's own noise; leave it out")
-    scaled = (noise / predictive.standardiser.y_scale).tolist()
-    return SampledPredictive(predictive.outputs, Gaussian(scaled, learnable=False), predictive.standardiser)
+    scaled = (noise / predictive.columns.y_scale).tolist()
+    return SampledPredictive(predictive.outputs, Gaussian(scaled, learnable=False), predictive.columns)
 
 
 def _plain(value: float) -> float | None:

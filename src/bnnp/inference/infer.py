@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from numpy.typing import ArrayLike
 
+from bnnp._core.columns import Columns
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.shapes import Float, Tensor
@@ -24,7 +25,6 @@ from bnnp.networks.base import AnyNetwork
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import WeightSamples
 from bnnp.priors.base import Prior
-from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import Task
 
 METHODS: dict[str, Method] = {
@@ -60,7 +60,7 @@ class InferredPosterior(WeightSamples):
 
     of_network: AnyNetwork
     of_likelihood: Likelihood
-    of_standardiser: Standardiser
+    of_columns: Columns
     weights: list[Float[Tensor, "samples _d _out"]]
     chains: int
     diagnostics: Diagnostics = field(repr=False)
@@ -74,8 +74,8 @@ class InferredPosterior(WeightSamples):
         return self.of_likelihood
 
     @property
-    def standardiser(self) -> Standardiser:
-        return self.of_standardiser
+    def columns(self) -> Columns:
+        return self.of_columns
 
     def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
         """Predictions at new inputs (points, in), made of the functions of all weight samples."""
@@ -162,7 +162,7 @@ def infer_many(
         InferredPosterior(
             network,
             target.likelihood,
-            prior.standardiser,
+            prior.view.columns,
             [w[i] for w in drawn.weights],
             drawn.chains,
             drawn.diagnostics[i],

@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.arrays import as_columns
 from bnnp._core.shapes import Float, Int, Tensor
 from bnnp.inference.gradient import by_autograd, by_backpropagation
 from bnnp.likelihoods.base import Likelihood
@@ -19,7 +20,7 @@ from bnnp.networks.base import AnyNetwork
 from bnnp.networks.perceptron import Network
 from bnnp.numerics.gaussian import UnitPrior, log_prior, unit_products
 from bnnp.priors.base import Prior
-from bnnp.tasks.task import Task, TaskBatch, as_columns
+from bnnp.tasks.task import Task, TaskBatch
 
 LOG_TWO_PI = math.log(2 * math.pi)
 
@@ -50,7 +51,7 @@ class Target:
         whitened: bool = True,
     ) -> "Target":
         """From data sets `(x, y)` in the user's units."""
-        own = likelihood.for_outputs(network.sizes[-1]).to(prior.standardiser.x_shift.dtype)
+        own = likelihood.for_outputs(network.sizes[-1]).to(prior.dtype)
         return Target(prior, network, own, _prepared(prior, network, own, data_sets), whitened)
 
     @property
@@ -292,7 +293,7 @@ def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_se
             raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
         likelihood.check(outputs)
         tasks.append(Task(inputs, outputs))
-    batch = TaskBatch.of(tasks, device=prior.standardiser.x_shift.device)
-    dtype = prior.standardiser.x_shift.dtype
-    y = prior.standardiser.y(batch.y) if likelihood.real_valued else batch.y
-    return TaskBatch(prior.standardiser.x(batch.x).to(dtype), y.to(dtype), batch.mask)
+    batch = TaskBatch.of(tasks, device=prior.device)
+    dtype, columns = prior.dtype, prior.view.columns
+    y = columns.standardise_y(batch.y) if likelihood.real_valued else batch.y
+    return TaskBatch(columns.standardise_x(batch.x).to(dtype), y.to(dtype), batch.mask)

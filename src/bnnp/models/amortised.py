@@ -24,6 +24,7 @@ from bnnp.models.draws import Draws
 from bnnp.models.estimates import Integrated, Points, Sampled
 from bnnp.models.posterior import WeightPosterior
 from bnnp.networks.base import AnyNetwork, advance, features_of_layer
+from bnnp.networks.functions import View
 from bnnp.networks.transformer import AttentionNetwork
 from bnnp.numerics.gaussian import (
     CAREFUL,
@@ -38,7 +39,6 @@ from bnnp.numerics.gaussian import (
 )
 from bnnp.numerics.solve import FactorisationError
 from bnnp.tasks.pieces import Pieces
-from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 
 MIN_PSEUDO_NOISE = 1e-3
@@ -163,7 +163,7 @@ class AmortisedModel(MetaLearner):
         self.network = network
         in_size, out_size = network.sizes[0], network.sizes[-1]
         self.prior = priors.by_name(choices.prior, network, dtype)
-        self.prior.link = self.likelihood.mean
+        self.prior.view = View(self.columns, self.likelihood.mean)
         self.last_layer = last_layer
         self.inference_sees_hidden = choices.inference_sees_hidden
         self._config = {
@@ -248,10 +248,6 @@ class AmortisedModel(MetaLearner):
         """Make the prior of the first `round(share |W|)` weights trainable and fix the rest (paper, section 2.5)."""
         self.prior.set_learnability(share)
         return self
-
-    @property
-    def standardiser(self) -> Standardiser:
-        return self.prior.standardiser
 
     @property
     def weight_prior(self) -> priors.Prior:

@@ -8,24 +8,25 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
+from bnnp._core.arrays import as_columns
+from bnnp._core.columns import Columns
 from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood
 from bnnp.models.estimates import Integrated, Sampled
 from bnnp.priors import Prior
-from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import SplitBatch, Task, TaskBatch, as_columns
+from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 
 
 class MetaLearner(nn.Module, abc.ABC):
     """A model that `bnnp.fit` trains on tasks: one with weights to be inferred, or a neural process.
 
     It has what objectives ask for (`bnnp.objectives.Model`); one that lacks a part of it says so by a `ValueError`.
-    columns: the user's names of inputs and outputs.
+    columns: names, shifts and scales of the user's inputs and outputs.
     """
 
     likelihood: Likelihood
-    columns: dict[str, list[str]]
+    columns: Columns
 
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood):
         """out_size: as many as the user says, of which the likelihood may need several numbers each."""
@@ -33,12 +34,8 @@ class MetaLearner(nn.Module, abc.ABC):
         self.in_size = in_size
         self.likelihood = likelihood.for_outputs(likelihood.numbers_an_output * out_size)
         self.y_size = self.likelihood.y_size(likelihood.numbers_an_output * out_size)
-        self.columns = {"x": [f"x{i}" for i in range(in_size)], "y": [f"y{i}" for i in range(self.y_size)]}
+        self.columns = Columns(in_size, out_size, y_names=[f"y{i}" for i in range(self.y_size)])
         self._config: dict[str, Any] = {}
-
-    @property
-    @abc.abstractmethod
-    def standardiser(self) -> Standardiser: ...
 
     @property
     @abc.abstractmethod
@@ -102,11 +99,11 @@ class MetaLearner(nn.Module, abc.ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.standardiser.x_shift.dtype
+        return self.columns.x_shift.dtype
 
     @property
     def device(self) -> torch.device:
-        return self.standardiser.x_shift.device
+        return self.columns.x_shift.device
 
     def checked_task(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Task:
         """A user's data as a task that fits this model."""
@@ -118,8 +115,8 @@ class MetaLearner(nn.Module, abc.ABC):
 
     def prepare(self, batch: TaskBatch) -> TaskBatch:
         """The batch in the model's own units and precision; the units are changed in the batch's precision, float64."""
-        y = self.standardiser.y(batch.y) if self.likelihood.real_valued else batch.y
-        return TaskBatch(self.standardiser.x(batch.x).to(self.dtype), y.to(self.dtype), batch.mask)
+        y = self.columns.standardise_y(batch.y) if self.likelihood.real_valued else batch.y
+        return TaskBatch(self.columns.standardise_x(batch.x).to(self.dtype), y.to(self.dtype), batch.mask)
 
     def save(self, path: str | Path) -> Path:
         """Write the model to one file; `bnnp.load(path)` gives it back."""

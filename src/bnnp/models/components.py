@@ -44,7 +44,7 @@ def mixture_at(post: WeightPosterior, x: Float[Tensor, "points x"]) -> MixturePr
     """Predictions at prepared inputs. `O(K n d^2)` for K samples and n inputs, in blocks that keep memory bounded."""
     components = LastLayerAt(post, x)
     noise = post.model.noise_at(x).to(CAREFUL)
-    return MixturePredictive(*components.moments, noise, components, post.likelihood, post.standardiser)
+    return MixturePredictive(*components.moments, noise, components, post.likelihood, post.columns)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.columns import Columns
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood
 from bnnp.networks.base import AnyNetwork
@@ -18,7 +19,6 @@ from bnnp.numerics.gaussian import NaturalParameters
 from bnnp.numerics.last_layer import LastLayer
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.weights import WeightSamples
-from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import TaskBatch
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class WeightPosterior(WeightSamples):
         return self.model.likelihood
 
     @property
-    def standardiser(self) -> Standardiser:
-        return self.model.standardiser
+    def columns(self) -> Columns:
+        return self.model.columns
 
     @cached_property
     def last_layer(self) -> LastLayer:

@@ -91,7 +91,7 @@ def model_header(model: MetaLearner) -> dict[str, Any]:
         "class": type(model).__name__,
         "config": config,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "columns": model.columns,
+        "columns": {"x": model.columns.x_names, "y": model.columns.y_names},
     }
     if model.weight_prior is not None:
         header["prior_learnability"] = model.weight_prior.learnability
@@ -112,7 +112,8 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
         columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
         if {role: len(names) for role, names in columns.items()} != {"x": model.in_size, "y": model.y_size}:
             raise ValueError("names of columns do not fit the model")
-        model.columns = columns
+        model.columns.x_names, model.columns.y_names = columns["x"], columns["y"]
+        tensors = _with_todays_names(tensors)
         expected = {name: (tensor.shape, tensor.dtype) for name, tensor in model.state_dict().items()}
         found = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         if expected != found:
@@ -125,6 +126,18 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
         raise ValueError(f"{path}: the model file is damaged ({error})") from None
     model.load_state_dict(dict(tensors))
     return model
+
+
+def _with_todays_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors under the names that they have now, whatever version of the library wrote them."""
+
+    def renamed(name: str) -> str:
+        for before in ("prior.standardiser.", "units."):
+            if name.startswith(before):
+                return "columns." + name.removeprefix(before)
+        return name
+
+    return {renamed(name): tensor for name, tensor in tensors.items()}
 
 
 def _resolve(path: str) -> Path:

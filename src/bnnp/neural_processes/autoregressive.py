@@ -52,7 +52,7 @@ class AutoregressivePosterior(Posterior):
             return self._log_prob(x, predictive.observed(y), order)
 
         drawn = Drawn(functions, observations, log_prob)
-        predictive = SampledPredictive(outputs, model.likelihood, model.standardiser, drawn)
+        predictive = SampledPredictive(outputs, model.likelihood, model.columns, drawn)
         return predictive
 
     def functions(self) -> list[SampledFunction]:
@@ -78,7 +78,7 @@ class AutoregressivePosterior(Posterior):
 
         size = self._at_once(len(x))
         terms = in_parallel(conditionals, range(0, len(x), size))
-        return float(sum(term.sum() for term in terms) - len(x) * model.standardiser.y_scale.double().log().sum())
+        return float(sum(term.sum() for term in terms) - len(x) * model.columns.y_scale.double().log().sum())
 
     def _context(self) -> TaskBatch:
         return self.model.prepared(self.task)

@@ -12,7 +12,6 @@ from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from bnnp.models.base import MetaLearner, check_num_samples
 from bnnp.neural_processes.posterior import Posterior
-from bnnp.tasks.standardise import Standardiser
 from bnnp.tasks.task import Task, TaskBatch
 
 
@@ -28,11 +27,6 @@ class NeuralProcess(MetaLearner):
             raise ValueError(f"in_size, out_size: got {in_size}, {out_size}, expected positive numbers")
         super().__init__(in_size, out_size, likelihood if likelihood is not None else HeteroscedasticGaussian())
         self.numbers = self.likelihood.numbers_an_output * out_size
-        self.units = Standardiser(in_size, out_size)
-
-    @property
-    def standardiser(self) -> Standardiser:
-        return self.units
 
     @property
     def weight_prior(self) -> None:

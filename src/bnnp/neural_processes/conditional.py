@@ -93,7 +93,7 @@ class MarginalPosterior(Posterior):
 
         outputs = x.new_empty(1, len(x), model.numbers)
         outputs = fill_in_blocks(outputs, compute, model.numbers_a_point(len(self.task)))
-        return SampledPredictive(outputs.expand(self.num_samples, -1, -1), model.likelihood, model.standardiser)
+        return SampledPredictive(outputs.expand(self.num_samples, -1, -1), model.likelihood, model.columns)
 
     def functions(self) -> NoReturn:
         name = type(self.model).__name__

@@ -129,7 +129,7 @@ class LatentPosterior(Posterior):
 
         outputs = x.new_empty(self.num_samples, len(x), model.numbers)
         outputs = fill_in_blocks(outputs, compute, model.numbers_a_point(len(self.task)))
-        return SampledPredictive(outputs, model.likelihood, model.standardiser)
+        return SampledPredictive(outputs, model.likelihood, model.columns)
 
     def functions(self) -> list[SampledFunction]:
         alone = [replace(self.latent, z=self.latent.z[:, k : k + 1]) for k in range(self.num_samples)]

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.arrays import as_columns
 from bnnp._core.shapes import Float, Tensor
 from bnnp.prediction.sampled import SampledPredictive
-from bnnp.tasks.task import Task, as_columns
+from bnnp.tasks.task import Task
 
 if TYPE_CHECKING:
     from bnnp.neural_processes.base import NeuralProcess
@@ -39,7 +40,7 @@ class Posterior(abc.ABC):
         model: NeuralProcess = self.model
         inputs = as_columns(x, "x", model.in_size).to(model.device)
         with torch.no_grad():
-            return self.predictive(model.standardiser.x(inputs).to(model.dtype))
+            return self.predictive(model.columns.standardise_x(inputs).to(model.dtype))
 
     def update(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Posterior:
         """Predictions given more points beside the earlier ones, which are kept. This posterior stays as it is."""

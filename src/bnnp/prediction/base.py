@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.arrays import as_columns
+from bnnp._core.columns import Columns
 from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood
-from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import as_columns
 
 
 class Predictive(abc.ABC):
@@ -22,7 +22,7 @@ class Predictive(abc.ABC):
     """
 
     likelihood: Likelihood
-    standardiser: Standardiser
+    columns: Columns
 
     @property
     @abc.abstractmethod
@@ -94,17 +94,17 @@ class Predictive(abc.ABC):
         if len(values) != points:
             raise ValueError(f"y: got {len(values)} points, expected {points}, one for each input")
         self.likelihood.check(values)
-        return self.standardiser.y(values) if self.likelihood.real_valued else values
+        return self.columns.standardise_y(values) if self.likelihood.real_valued else values
 
     def _in_user_units(self, values: Tensor) -> np.ndarray:
-        return as_numpy(self.standardiser.undo_y(values))
+        return as_numpy(self.columns.restore_y(values))
 
     def _scaled(self, values: Tensor) -> np.ndarray:
-        return as_numpy(values * self.standardiser.y_scale)
+        return as_numpy(values * self.columns.y_scale)
 
     def _log_scale(self) -> Tensor:
         """By how much log-densities in the user's units are lower than in the model's."""
-        return self.standardiser.y_scale.double().log().sum()
+        return self.columns.y_scale.double().log().sum()
 
 
 def checked_levels(q: float | Sequence[float]) -> np.ndarray:

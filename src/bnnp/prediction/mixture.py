@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import elementwise
 
+from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood
 from bnnp.prediction.base import Predictive, as_numpy, checked_levels
-from bnnp.tasks.standardise import Standardiser
 
 NUMBERS_AT_ONCE = 2**22
 """Of components at points that the root finder holds at once."""
@@ -53,7 +53,7 @@ class MixturePredictive(Predictive):
     noise: Float[Tensor, "points out"]
     components: Components
     likelihood: Likelihood
-    standardiser: Standardiser
+    columns: Columns
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -112,7 +112,7 @@ class MixturePredictive(Predictive):
         """The same functions under an observation noise of this standard deviation, in the user's units."""
         if not (np.isfinite(noise) and noise > 0):
             raise ValueError(f"noise: got {noise}, expected a positive number")
-        return replace(self, noise=(noise / self.standardiser.y_scale.to(self.noise)).expand(self.noise.shape))
+        return replace(self, noise=(noise / self.columns.y_scale.to(self.noise)).expand(self.noise.shape))
 
     def standard_components(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and standard deviations of an observation under every component, in the user's units."""

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.categorical import Categorical
 from bnnp.prediction.base import Predictive, as_numpy, checked_levels
-from bnnp.tasks.standardise import Standardiser
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SampledPredictive(Predictive):
 
     outputs: Float[Tensor, "samples points out"]
     likelihood: Likelihood
-    standardiser: Standardiser
+    columns: Columns
     drawn: Drawn | None = None
 
     @property

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.arrays import as_columns
+from bnnp._core.columns import Columns
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.threads import in_parallel
 from bnnp.likelihoods.base import Likelihood
 from bnnp.networks.base import AnyNetwork
-from bnnp.networks.functions import Function, functions_of
+from bnnp.networks.functions import Function, View, functions_of
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.sampled import SampledPredictive
-from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import as_columns
 
 NUMBERS_AT_ONCE = 2**22
 """Activations held at once while predicting: 16 MB in float32, which stays in the cache of a large processor."""
@@ -38,7 +38,7 @@ class WeightSamples(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def standardiser(self) -> Standardiser: ...
+    def columns(self) -> Columns: ...
 
     @property
     def num_samples(self) -> int:
@@ -54,16 +54,16 @@ class WeightSamples(abc.ABC):
     def predict_by_samples(self, x: ArrayLike | Tensor) -> SampledPredictive:
         """Predictions as the weight samples make them, every layer's: no part is integrated."""
         outputs = network_outputs(self.network, self.weights, self.prepared_inputs(x))
-        return SampledPredictive(outputs, self.likelihood, self.standardiser)
+        return SampledPredictive(outputs, self.likelihood, self.columns)
 
     def prepared_inputs(self, x: ArrayLike | Tensor) -> Float[Tensor, "points x"]:
         """A user's inputs in the model's units and precision."""
         inputs = as_columns(x, "x", self.network.sizes[0]).to(self.weights[0].device)
-        return self.standardiser.x(inputs).to(self.weights[0])
+        return self.columns.standardise_x(inputs).to(self.weights[0])
 
     def functions(self) -> list[Function]:
         """Functions drawn from the posterior, one per weight sample: `fs[0](x)` gives (n, out) in NumPy."""
-        return functions_of(self.network, self.weights, self.standardiser, self.likelihood.mean)
+        return functions_of(self.network, self.weights, View(self.columns, self.likelihood.mean))
 
 
 def network_outputs(

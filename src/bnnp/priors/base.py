@@ -1,18 +1,18 @@
 """The contract of a prior over the weights of a network."""
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
+from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.base import AnyNetwork
-from bnnp.networks.functions import Function, functions_of, identity
+from bnnp.networks.functions import Function, View, functions_of
 from bnnp.numerics.gaussian import UnitPrior, log_prior
 from bnnp.priors.learnable import GaussianUnits
-from bnnp.tasks.standardise import Standardiser
 
 
 class Prior(nn.Module, abc.ABC):
@@ -21,7 +21,7 @@ class Prior(nn.Module, abc.ABC):
     Weights come in *units* that the prior keeps independent: the outputs of a layer, or the whole layer as one unit.
     A leaf says how (`couples_outputs`, and `couples_layers` where a layer depends on those before it), builds its
     parameters (`blocks`) and gives each layer's conditional (`layer`).
-    `standardiser` and `link` carry the network's outputs to the user's units (the identity, until a model sets them).
+    `view` is how the user sees functions of the network: a model lends the prior its own. It is no part of the prior.
     """
 
     couples_outputs: bool
@@ -32,13 +32,20 @@ class Prior(nn.Module, abc.ABC):
     def __init__(self, network: AnyNetwork):
         super().__init__()
         object.__setattr__(self, "network", network)  # not a part of the prior: its parameters are the model's
-        self.standardiser = Standardiser(network.sizes[0], network.sizes[-1])
-        self.link: Callable[[Tensor], Tensor] = identity
+        self.view = View(Columns(network.sizes[0], network.sizes[-1]))
         self.learnability = 1.0
 
     @abc.abstractmethod
     def layer(self, index: int, earlier: Sequence[Float[Tensor, "tasks samples _units _d"]]) -> UnitPrior:
         """The prior of a layer's units given the whitened weights of all earlier layers."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
 
     # --- weights of a layer (d x out) as units, and back -----------------------------------------------------------
 
@@ -90,7 +97,7 @@ class Prior(nn.Module, abc.ABC):
 
     def functions(self, num_samples: int, seed: Seed = 0) -> list[Function]:
         """Functions drawn from the prior, each a callable from inputs (n, in) to outputs (n, out)."""
-        return functions_of(self.network, self.sample(num_samples, seed), self.standardiser, self.link)
+        return functions_of(self.network, self.sample(num_samples, seed), self.view)
 
     # --- learnable share -------------------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.columns import Columns
 from bnnp._core.shapes import Tensor
-from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import Split, Task
+from bnnp.tasks.task import Split, Task, stacked
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Collection(TaskSource):
 
     standardise: whether training shifts and scales every column to mean 0 and variance 1 (undone at prediction).
     splits: fixed parts into context and target, one a task, for tests; empty if tasks are split at random.
-    units: the shifts and scales that training takes; where there are none it takes those of the tasks themselves.
+    columns: the shifts and scales that training takes; where there are none it takes those of the tasks themselves.
     points_share: the share of a task's points that a draw has, chosen anew in every draw; for large tasks.
     """
 
@@ -44,7 +44,7 @@ class Collection(TaskSource):
     y_names: tuple[str, ...]
     standardise: bool = True
     splits: tuple[Split, ...] = ()
-    units: Standardiser | None = None
+    columns: Columns | None = None
     points_share: float = 1.0
 
     def __post_init__(self):
@@ -72,17 +72,17 @@ class Collection(TaskSource):
         return drawn if self.points_share == 1 else [self._some_points(task, generator) for task in drawn]
 
     def standardised(self) -> "Collection":
-        """The same tasks in the units that the model sees, with mean about 0 and variance about 1.
+        """The same tasks as the model sees them, with mean about 0 and variance about 1.
 
-        For methods that are not trained by `bnnp.fit`, and for log-densities in these units. `units` stays, so that
-        errors can be given in the original ones: multiply them by `units.y_scale`.
+        For methods that are not trained by `bnnp.fit`, and for log-densities in standardised units. `columns`
+        stays, so that errors can be given in the original units: multiply them by `columns.y_scale`.
         """
         if not self.standardise:
             return self
-        units = self.units if self.units is not None else Standardiser.of(self.tasks, (*self.x_names, *self.y_names))
-        tasks = tuple(units.task(task) for task in self.tasks)
-        splits = tuple(Split(units.task(split.context), units.task(split.target)) for split in self.splits)
-        return replace(self, tasks=tasks, splits=splits, units=units, standardise=False)
+        columns = self.columns or Columns.of(*stacked(self.tasks), self.x_names, self.y_names)
+        tasks = tuple(task.standardised(columns) for task in self.tasks)
+        splits = tuple(split.standardised(columns) for split in self.splits)
+        return replace(self, tasks=tasks, splits=splits, columns=columns, standardise=False)
 
     def _some_points(self, task: Task, generator: torch.Generator) -> Task:
         wanted = min(len(task), max(2, round(self.points_share * len(task))))
@@ -124,7 +124,7 @@ def collect(
     standardise: bool = True,
     min_points: int = 2,
     splits: Sequence[Split] = (),
-    units: Standardiser | None = None,
+    columns: Columns | None = None,
     points_share: float = 1.0,
 ) -> Collection:
     """A collection of tasks that agree in their columns and are large enough."""
@@ -142,4 +142,4 @@ def collect(
             )
     x_names = tuple(x_names) or tuple(f"x{i}" for i in range(first.x.shape[1]))
     y_names = tuple(y_names) or tuple(f"y{i}" for i in range(first.y.shape[1]))
-    return Collection(tuple(tasks), x_names, y_names, standardise, tuple(splits), units, points_share)
+    return Collection(tuple(tasks), x_names, y_names, standardise, tuple(splits), columns, points_share)

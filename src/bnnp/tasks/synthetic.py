@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.arrays import as_columns
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.perceptron import Network
 from bnnp.tasks.exact import ExactPredictive, gaussian_process_posterior
 from bnnp.tasks.source import TaskSource
-from bnnp.tasks.task import Task, as_columns
+from bnnp.tasks.task import Task
 
 _JITTER = 1e-10
 """Added to the variance of drawn (not inferred) GP values: in floating point their covariance matrix is singular."""

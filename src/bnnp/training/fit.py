@@ -25,7 +25,7 @@ from bnnp.priors.starts.spread import Examples
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size
 from bnnp.tasks.stream import TaskStream
-from bnnp.tasks.task import SplitBatch
+from bnnp.tasks.task import SplitBatch, stacked
 from bnnp.training.checkpoint import Checkpoint, comparable, restore
 from bnnp.training.history import History
 from bnnp.training.interrupts import held_back
@@ -324,13 +324,13 @@ def _prepare(model: MetaLearner, source: TaskSource, prior_start: str, seed: int
         check_start(prior_start, prior, real_valued=model.likelihood.real_valued)
     generator = child(seed, _START)
     if isinstance(source, Collection):
-        model.columns = {"x": list(source.x_names), "y": list(source.y_names)}
-        if source.standardise and model.standardiser.is_identity():
-            names, include_y = [*source.x_names, *source.y_names], model.likelihood.real_valued
-            if source.units is not None:
-                model.standardiser.take(source.units, include_y=include_y)
+        model.columns.x_names, model.columns.y_names = list(source.x_names), list(source.y_names)
+        if source.standardise and model.columns.is_identity():
+            include_y = model.likelihood.real_valued
+            if source.columns is not None:
+                model.columns.take(source.columns, include_y=include_y)
             else:
-                model.standardiser.fit(source.tasks, include_y=include_y, names=names)
+                model.columns.fit(*stacked(source.tasks), include_y=include_y)
     if prior is not None and prior.is_standard() and not prior.network.mixes_points:
         start = STARTS[prior_start]
         start.set(prior, _examples(model, source, start.tasks, generator), generator)
@@ -346,12 +346,12 @@ def _examples(model: MetaLearner, source: TaskSource, count: int, generator: tor
     assert model.weight_prior is not None
     drawn = source.draw(min(count, len(source)) if isinstance(source, Collection) else count, generator)
     some = [task.take(torch.randperm(len(task), generator=generator)[:_POINTS_FOR_START]) for task in drawn]
-    units = model.standardiser
-    x = [units.x(task.x.to(model.device)).to(model.dtype) for task in some]
+    columns = model.columns
+    x = [columns.standardise_x(task.x.to(model.device)).to(model.dtype) for task in some]
     y = [task.y.to(model.device) for task in some]
     if not model.likelihood.real_valued:
         return Examples(x, y, x[0].new_ones(model.weight_prior.network.sizes[-1]))
-    y = [units.y(outputs).to(model.dtype) for outputs in y]
+    y = [columns.standardise_y(outputs).to(model.dtype) for outputs in y]
     return Examples(x, y, torch.cat(y).std(0))
 
 

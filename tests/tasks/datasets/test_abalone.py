@@ -51,9 +51,11 @@ def test_infants_are_for_tests_with_the_papers_counts(home):
     test = abalone("test", folder=home)
     (split,) = test.splits
     assert (len(test[0]), len(split.context), len(split.target)) == (1342, 336, 1006)
-    units = test.units
-    assert units is not None
-    in_cube = {part: (units.x(task.x).abs() <= 0.9677).all(1).sum().item() for part, task in vars(split).items()}
+    columns = test.columns
+    assert columns is not None
+    in_cube = {
+        part: (columns.standardise_x(task.x).abs() <= 0.9677).all(1).sum().item() for part, task in vars(split).items()
+    }
     assert in_cube == {"context": 0, "target": 279}
     everyone = torch.cat([split.context.x, split.target.x])
     assert torch.equal(everyone.sort(0).values, test[0].x.sort(0).values)
@@ -63,11 +65,11 @@ def test_units_are_those_of_males_and_females(home):
     train, test = abalone("train", folder=home), abalone("test", folder=home)
     table = np.loadtxt(home / FILE, delimiter=",", dtype=str)
     numbers = table[table[:, 0] != "I", 1:].astype(float)
-    for units in (train.units, test.units):
-        assert units is not None
-        np.testing.assert_allclose(units.x_shift, numbers[:, :-1].mean(0))
-        np.testing.assert_allclose(units.x_scale, numbers[:, :-1].std(0, ddof=1))
-        np.testing.assert_allclose(units.y_scale, numbers[:, -1:].std(0, ddof=1))
+    for columns in (train.columns, test.columns):
+        assert columns is not None
+        np.testing.assert_allclose(columns.x_shift, numbers[:, :-1].mean(0))
+        np.testing.assert_allclose(columns.x_scale, numbers[:, :-1].std(0, ddof=1))
+        np.testing.assert_allclose(columns.y_scale, numbers[:, -1:].std(0, ddof=1))
     scaled = train.standardised()
     everyone = torch.cat([torch.cat([task.x, task.y], 1) for task in scaled.tasks])
     np.testing.assert_allclose(everyone.mean(0), np.zeros(8), atol=1e-12)
@@ -75,8 +77,8 @@ def test_units_are_those_of_males_and_females(home):
     assert not scaled.standardise
     assert scaled.standardised() is scaled
     (split,) = test.standardised().splits
-    assert test.units is not None
-    torch.testing.assert_close(test.units.undo_y(split.target.y), test.splits[0].target.y)
+    assert test.columns is not None
+    torch.testing.assert_close(test.columns.restore_y(split.target.y), test.splits[0].target.y)
 
 
 def test_the_seed_chooses_the_context(home):
@@ -92,9 +94,9 @@ def test_a_trained_model_has_the_units_and_gives_errors_in_rings(tmp_path):
     train, test = (abalone(split, folder=made(tmp_path)) for split in ("train", "test"))
     model = bnnp.BNNP(7, 1, hidden=(3,))
     bnnp.fit(model, train, objective=bnnp.objectives.PPAVI(2), steps=1, batch_size=2, progress=False)
-    assert train.units is not None
-    torch.testing.assert_close(model.standardiser.y_scale.double(), train.units.y_scale, rtol=1e-6, atol=0)
-    assert model.columns == {"x": list(FEATURES), "y": ["rings"]}
+    assert train.columns is not None
+    torch.testing.assert_close(model.columns.y_scale.double(), train.columns.y_scale, rtol=1e-6, atol=0)
+    assert (model.columns.x_names, model.columns.y_names) == (list(FEATURES), ["rings"])
     assert bnnp.evaluate(model, test, num_samples=20)["mae"] > 1
 
 

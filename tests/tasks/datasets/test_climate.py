@@ -225,8 +225,8 @@ def test_a_trained_model_has_the_units_and_gives_errors_in_millimetres(file):
     model = bnnp.BNNP(3, 1, hidden=(3,))
     bnnp.fit(model, train, objective=bnnp.objectives.PPAVI(2), steps=1, progress=False)
     rain = torch.cat([task.y for task in train.tasks])
-    torch.testing.assert_close(model.standardiser.y_shift.double(), rain.mean(0), rtol=1e-6, atol=0)
-    assert model.columns["x"] == ["longitude", "latitude", "temperature"]
+    torch.testing.assert_close(model.columns.y_shift.double(), rain.mean(0), rtol=1e-6, atol=0)
+    assert model.columns.x_names == ["longitude", "latitude", "temperature"]
     assert 0.1 < bnnp.evaluate(model, test, num_samples=20)["mae"] < 20
 
 

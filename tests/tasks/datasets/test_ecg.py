@@ -83,7 +83,7 @@ def test_points_choose_some_of_the_whole():
 def test_training_runs_on_heartbeats():
     model = bnnp.BNNP(1, 1, hidden=(4,), activation="tanh")
     bnnp.fit(model, ecg(), objective=bnnp.objectives.PPAVI(2), steps=2, context_count=(2, 64), progress=False)
-    assert model.standardiser.is_identity()
+    assert model.columns.is_identity()
 
 
 @pytest.mark.parametrize(

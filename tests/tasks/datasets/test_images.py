@@ -140,7 +140,7 @@ def test_training_leaves_the_values_and_coordinates_as_they_are(home):
     source = mnist(side=7, binary=True, folder=home)
     model = bnnp.BNNP(2, 1, hidden=(3,), likelihood=bnnp.Bernoulli())
     bnnp.fit(model, source, objective=bnnp.objectives.PPAVI(2), steps=2, progress=False)
-    assert model.standardiser.is_identity()
+    assert model.columns.is_identity()
 
 
 def test_a_run_on_other_images_does_not_go_on_from_a_checkpoint(home, tmp_path):

@@ -62,11 +62,11 @@ def test_one_cluster_is_for_tests_with_a_fifth_as_context():
 
 def test_units_are_those_of_all_cells():
     home = real_data(SAVED)
-    units = paul15(folder=home).units
+    columns = paul15(folder=home).columns
     with np.load(home / SAVED) as saved:
-        assert units is not None
-        np.testing.assert_allclose(units.x_scale, saved["X_pca"].astype(float).std(0, ddof=1))
-        np.testing.assert_allclose(units.y_shift, saved["dpt_pseudotime"].astype(float).mean())
+        assert columns is not None
+        np.testing.assert_allclose(columns.x_scale, saved["X_pca"].astype(float).std(0, ddof=1))
+        np.testing.assert_allclose(columns.y_shift, saved["dpt_pseudotime"].astype(float).mean())
         scaled = paul15(folder=home).standardised()[0]
         mine = saved["cluster"] == "10GMP"
         expected = saved["dpt_pseudotime"].astype(float)
@@ -118,8 +118,8 @@ def test_a_trained_model_has_the_units_of_all_cells_not_of_the_training_clusters
     train = paul15(folder=put(tmp_path))
     model = bnnp.BNNP(3, 1, hidden=(3,))
     bnnp.fit(model, train, objective=bnnp.objectives.PPAVI(2), steps=1, progress=False)
-    np.testing.assert_allclose(model.standardiser.y_shift, [arrays()["dpt_pseudotime"].mean()], rtol=1e-6)
-    np.testing.assert_allclose(model.standardiser.x_scale, arrays()["X_pca"].std(0, ddof=1), rtol=1e-6)
+    np.testing.assert_allclose(model.columns.y_shift, [arrays()["dpt_pseudotime"].mean()], rtol=1e-6)
+    np.testing.assert_allclose(model.columns.x_scale, arrays()["X_pca"].std(0, ddof=1), rtol=1e-6)
 
 
 def test_from_counts_the_components_are_computed_once_and_kept_in_the_cache(web, tmp_path, monkeypatch):

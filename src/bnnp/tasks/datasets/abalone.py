@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator
 from bnnp.tasks.datasets.folder import DataFile, data_path, read_decompressed
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.split import check_split, split_outside
-from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import Task
+from bnnp.tasks.task import Task, stacked
 
 FEATURES = ("length", "diameter", "height", "whole_weight", "shucked_weight", "viscera_weight", "shell_weight")
 CUBE = 0.9677
@@ -37,8 +37,8 @@ def abalone(
     cube: half the cube's edge, in standard deviations of each feature;  seed: of the choice of context points.
     folder: the folder that holds `abalone/abalone.data`; else that of BNNP_DATA, else a cache filled by download.
 
-    Numbers are in the file's units (200 mm, 200 g, rings). `units` has the mean and standard deviation of the training
-    tasks, which a model takes over in training; `standardised()` gives tasks in these units.
+    Numbers are in the file's units (200 mm, 200 g, rings). `columns` has the mean and standard deviation of the training
+    tasks, which a model takes over in training; `standardised()` gives standardised tasks.
 
     Example:
         train, test = bnnp.tasks.datasets.abalone("train"), bnnp.tasks.datasets.abalone("test")
@@ -46,13 +46,13 @@ def abalone(
     check_split(split)
     tasks = _read(data_path(_FILE, folder))
     training = [tasks["male"], tasks["female"]]
-    units = Standardiser.of(training, (*FEATURES, "rings"))
+    columns = Columns.of(*stacked(training), FEATURES, ["rings"])
     if split == "train":
-        return collect(training, x_names=FEATURES, y_names=["rings"], units=units)
+        return collect(training, x_names=FEATURES, y_names=["rings"], columns=columns)
     infants = tasks["infant"]
-    inside = (units.x(infants.x).abs() <= cube).all(dim=1)
+    inside = (columns.standardise_x(infants.x).abs() <= cube).all(dim=1)
     parts = split_outside(infants, inside, round(CONTEXT_SHARE * len(infants)), as_generator(seed), "cube")
-    return collect([infants], x_names=FEATURES, y_names=["rings"], units=units, splits=[parts])
+    return collect([infants], x_names=FEATURES, y_names=["rings"], columns=columns, splits=[parts])
 
 
 def _read(path: Path) -> dict[str, Task]:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from bnnp._core.columns import Columns
 from bnnp._core.files import write_atomically
 from bnnp._core.random import Seed, as_generator
 from bnnp.tasks.datasets.folder import DataFile, cache_path, data_path, family_folder, read_decompressed
 from bnnp.tasks.datasets.optional import optional_module
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.split import ContextShare, check_split, random_split
-from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import Task
+from bnnp.tasks.task import Task, stacked
 
 COMPONENTS, TEST_CLUSTER, CONTEXT_SHARE = 100, "2Ery", 0.2
 _SAVED = "paul15_pca100_dpt.npz"
@@ -54,8 +54,8 @@ def paul15(split: str = "train", *, seed: Seed = 0, folder: str | Path | None = 
         `paul15.h5ad.gz`; else that of BNNP_DATA, else a cache, to which the counts are downloaded. From counts,
         components and pseudotime are computed once by scanpy (`pip install 'bnnp[cells]'`) and kept in the cache.
 
-    `units` has the mean and standard deviation of all cells, which a model takes over in training; `standardised()`
-    gives tasks in these units.
+    `columns` has the mean and standard deviation of all cells, which a model takes over in training; `standardised()`
+    gives standardised tasks.
 
     Example:
         train, test = bnnp.tasks.paul15("train"), bnnp.tasks.paul15("test")
@@ -66,13 +66,13 @@ def paul15(split: str = "train", *, seed: Seed = 0, folder: str | Path | None = 
     if TEST_CLUSTER not in names:
         raise ValueError(f"paul15: got the clusters {', '.join(names)}, expected {TEST_CLUSTER} to be one of them")
     x_names = [f"component_{i}" for i in range(cells.components.shape[1])]
-    units = Standardiser.of([_task(cells, names)], (*x_names, "pseudotime"))
+    columns = Columns.of(*stacked([_task(cells, names)]), x_names, ["pseudotime"])
     if split == "train":
         tasks = [_task(cells, [name]) for name in names[::2]]
-        return collect(tasks, x_names=x_names, y_names=["pseudotime"], units=units)
+        return collect(tasks, x_names=x_names, y_names=["pseudotime"], columns=columns)
     task = _task(cells, [TEST_CLUSTER])
     parts = random_split(task, ContextShare(CONTEXT_SHARE, CONTEXT_SHARE), as_generator(seed))
-    return collect([task], x_names=x_names, y_names=["pseudotime"], units=units, splits=[parts])
+    return collect([task], x_names=x_names, y_names=["pseudotime"], columns=columns, splits=[parts])
 
 
 def principal_components(counts: np.ndarray, number: int = COMPONENTS) -> np.ndarray:

@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
+from bnnp._core.columns import Columns
 from bnnp._core.random import child
 from bnnp._core.shapes import Bool, Tensor
 from bnnp.tasks.datasets.cds import HOURS, PAGE
@@ -17,8 +18,7 @@ from bnnp.tasks.datasets.grids import PRECIPITATION, TEMPERATURE, Field, check_s
 from bnnp.tasks.datasets.outline import read_outline, switzerland
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.split import ContextShare, check_split, split_outside
-from bnnp.tasks.standardise import Standardiser
-from bnnp.tasks.task import Split, Task
+from bnnp.tasks.task import Split, Task, stacked
 
 X_NAMES, Y_NAMES = ("longitude", "latitude", "temperature"), ("precipitation",)
 _CONTEXT = ContextShare(0.025, 0.25)
@@ -68,7 +68,7 @@ def era5(
     points_share: the share of a training task's points that is chosen at random each time it is drawn.
 
     ERA5-Land counts precipitation from 00 UTC: the value of 12:00 is of 12 hours, that of 00:00 of the day before.
-    Points that have no value at any time (the sea, in ERA5-Land) are left out. `units` has the mean and standard
+    Points that have no value at any time (the sea, in ERA5-Land) are left out. `columns` has the mean and standard
     deviation of the training tasks, which a model takes over in training.
 
     Example:
@@ -82,14 +82,14 @@ def era5(
     order = torch.randperm(count, generator=child(seed, _CHOICE))
     chosen = set(order[:num_test].tolist())
     training = [weather.task(i) for i in range(count) if i not in chosen]
-    units = Standardiser.of(training, (*X_NAMES, *Y_NAMES))
+    columns = Columns.of(*stacked(training), X_NAMES, Y_NAMES)
     if split == "train":
-        return collect(training, x_names=X_NAMES, y_names=Y_NAMES, units=units, points_share=points_share)
+        return collect(training, x_names=X_NAMES, y_names=Y_NAMES, columns=columns, points_share=points_share)
     if num_test == 0:
         raise ValueError("num_test: got 0, expected at least 1 for the split 'test'")
     tests = [weather.task(i) for i in sorted(chosen)]
     splits = _test_splits(tests, _held_out(weather, hold_out, folder), child(seed, _CONTEXTS))
-    return collect(tests, x_names=X_NAMES, y_names=Y_NAMES, units=units, splits=splits)
+    return collect(tests, x_names=X_NAMES, y_names=Y_NAMES, columns=columns, splits=splits)
 
 
 def _test_splits(tests: list[Task], inside: Tensor, generator: torch.Generator) -> list[Split]:
