@@ -68,7 +68,7 @@ def web(monkeypatch, tmp_path):
             raise urllib.error.URLError("no route to host")
         return Reply(pages[url])
 
-    from bnnp.tasks import folder
+    from bnnp.tasks.datasets import folder
 
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
     monkeypatch.setattr(folder, "cache_folder", lambda: tmp_path / "cache")

@@ -10,21 +10,9 @@ import pytest
 
 import bnnp
 import bnnp._core.progress
-from bnnp import cli
 from bnnp.inference import METHODS
 from bnnp.inference.mcmc.chains import Sampler
-
-
-def run(monkeypatch, capsys, *words) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
-    monkeypatch.setattr(sys, "argv", ["bnnp", *map(str, words)])
-    code = 0
-    try:
-        cli.main()
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
+from support.command_line import run
 
 
 @pytest.fixture

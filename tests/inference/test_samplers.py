@@ -9,8 +9,8 @@ import torch
 
 import bnnp
 from bnnp.inference import HMC, NUTS, InferenceWarning
-from bnnp.inference import nuts as nuts_module
 from bnnp.inference.gradient import by_autograd
+from bnnp.inference.mcmc import nuts as nuts_module
 from bnnp.inference.mcmc.chains import mixing
 from support.inference import FLOAT64, data, deep, positions, target
 

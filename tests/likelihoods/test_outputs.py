@@ -272,7 +272,7 @@ def long_table(name: str, path: Path, count: int, seed: int) -> tuple[Path, list
 
 @every_likelihood
 def test_tables_with_such_outputs_are_trained_on_and_predicted(name, tmp_path, monkeypatch, capsys):
-    from test_cli import run
+    from support.command_line import run
 
     table, columns = long_table(name, tmp_path / "all.csv", 6, seed=0)
     known, _ = long_table(name, tmp_path / "known.csv", 1, seed=1)

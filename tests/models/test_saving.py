@@ -37,7 +37,8 @@ def assert_same(model: bnnp.BNNP, other: bnnp.BNNP, y: np.ndarray = Y) -> None:
     np.testing.assert_array_equal(predictives[0].observations(2), predictives[1].observations(2))
     np.testing.assert_array_equal(predictives[0].log_prob(y), predictives[1].log_prob(y))
     np.testing.assert_array_equal(model.prior.functions(1)[0](X), other.prior.functions(1)[0](X))
-    assert (model.columns, model.prior.learnability) == (other.columns, other.prior.learnability)
+    assert (model.columns.x_names, model.columns.y_names) == (other.columns.x_names, other.columns.y_names)
+    assert model.prior.learnability == other.prior.learnability
     assert json.dumps(model.config()) == json.dumps(other.config())
 
 

@@ -295,8 +295,9 @@ def test_constant_columns_are_refused_when_fitting(column):
 
 
 def test_columns_without_names_are_numbered_in_messages():
-    with pytest.raises(ValueError, match=r"column x\[1\]: got the value 0"):
-        Columns(2, 1).fit([Task.of([[1, 0], [2, 0]], [1, 2])], include_y=True)
+    task = Task.of([[1, 0], [2, 0]], [1, 2])
+    with pytest.raises(ValueError, match="column x1: got the value 0"):
+        Columns(2, 1).fit(task.x, task.y)
 
 
 def test_the_wrong_number_of_columns_is_refused_when_fitting_and_predicting():

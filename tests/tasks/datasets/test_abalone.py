@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bnnp
-from bnnp import cli
+from bnnp.cli import verbs as cli
 from bnnp.tasks import abalone
 from bnnp.tasks.datasets.abalone import _FILE, FEATURES
 from conftest import real_data

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import bnnp
-from bnnp.tasks import ecg, optional
+from bnnp.tasks import ecg
+from bnnp.tasks.datasets import optional
 
 neurokit2 = pytest.importorskip("neurokit2")
 

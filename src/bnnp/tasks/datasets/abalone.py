@@ -37,8 +37,8 @@ def abalone(
     cube: half the cube's edge, in standard deviations of each feature;  seed: of the choice of context points.
     folder: the folder that holds `abalone/abalone.data`; else that of BNNP_DATA, else a cache filled by download.
 
-    Numbers are in the file's units (200 mm, 200 g, rings). `columns` has the mean and standard deviation of the training
-    tasks, which a model takes over in training; `standardised()` gives standardised tasks.
+    Numbers are in the file's units (200 mm, 200 g, rings). `columns` has the mean and standard deviation of the
+    training tasks, which a model takes over in training; `standardised()` gives standardised tasks.
 
     Example:
         train, test = bnnp.tasks.datasets.abalone("train"), bnnp.tasks.datasets.abalone("test")
