@@ -34,7 +34,7 @@ bench: .venv/installed  ## Time a training step and a prediction, beside a plain
 	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0 -e ".[data,grib,dev]"
 	$(BIN)/python -c "import torch; assert torch.__version__.startswith('2.13.0'), torch.__version__"
 	$(BIN)/pyright --version  # fetches what it needs, so that later commands work offline
-	$(BIN)/python -c "from bnnp.kernels import compile_loops; compile_loops()"  # once, so that nobody waits for it later
+	$(BIN)/python -c "from bnnp.numerics.backends.numba.binding import compile_loops; compile_loops()"  # once, so that nobody waits for it later
 	touch $@
 
 clean:

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import bnnp
-from bnnp.tasks.datasets import cells, paul15
+from bnnp.tasks import paul15
+from bnnp.tasks.datasets import cells
 from bnnp.tasks.datasets.cells import _COUNTS, principal_components, read_counts
 from conftest import real_data
 
