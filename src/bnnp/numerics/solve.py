@@ -1,6 +1,6 @@
 """Solves with the posterior precisions of all units, in chunks that stay in the cache, with closed-form derivatives.
 
-Arrays have the units last, which is how large products give them and what `kernels.py` wants.
+Arrays have the units last, which is how large products give them and what `binding.py` wants.
 """
 
 import itertools

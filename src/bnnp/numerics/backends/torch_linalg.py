@@ -1,4 +1,4 @@
-"""The operations of `kernels.py` through `torch.linalg`: for large matrices, and for devices other than the CPU."""
+"""The operations of `binding.py` through `torch.linalg`: for large matrices, and for devices other than the CPU."""
 
 import torch
 

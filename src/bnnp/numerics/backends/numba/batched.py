@@ -1,6 +1,6 @@
 """Loops over many small symmetric matrices, compiled for the CPU: what LAPACK does one by one, many at a time.
 
-They are made of the steps of `blocks.py`, which says how arrays are laid out. Arrays are given as tuples of their
+They are made of the steps of `tiles.py`, which says how arrays are laid out. Arrays are given as tuples of their
 address and their shape: making NumPy arrays of tensors takes longer than a short loop. `docs/performance.md` compares
 with `torch.linalg`.
 """

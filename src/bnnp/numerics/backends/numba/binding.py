@@ -1,4 +1,4 @@
-"""Operations on many small symmetric matrices on the CPU, by the compiled loops of `loops.py`.
+"""Operations on many small symmetric matrices on the CPU, by the compiled loops of `batched.py`.
 
 Matrices are packed by rows of their lower triangle, `a[i, j]` at `i (i + 1) / 2 + j`, into a *pairs* axis. Results are
 written into tensors that the caller gives.

@@ -3,7 +3,7 @@
 A compiler vectorises a loop over a handful of numbers badly, since it must fear that arrays overlap, and it does not
 keep sums in registers. With these a loop over many small matrices at once reads like a loop over one.
 
-Compiled functions are cached by the date of their own file: touch `loops.py` after a change here.
+Compiled functions are cached by the date of their own file: touch `batched.py` after a change here.
 """
 
 import operator

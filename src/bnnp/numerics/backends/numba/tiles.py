@@ -4,7 +4,7 @@ A *block* of `LANES` matrices is worked on at once, each operation on a vector o
 last axis of `LANES`. Arrays of the caller have rows (tasks and samples) first and units last; between them, matrices
 are packed by rows of their lower triangle, `a[i, j]` at `i (i + 1) / 2 + j`, into a *pairs* axis.
 
-Compiled functions are cached by the date of their own file: touch `loops.py` after a change here.
+Compiled functions are cached by the date of their own file: touch `batched.py` after a change here.
 """
 
 from typing import no_type_check
