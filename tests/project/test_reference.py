@@ -1,0 +1,42 @@
+"""The reference has every public name, and every public name has an example that runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.examples import failures, namespace, public_objects
+
+ROOT = Path(__file__).parents[2]
+PUBLIC = dict(public_objects())
+
+
+@pytest.fixture(scope="module")
+def names():
+    return namespace()
+
+
+def test_the_reference_has_every_public_name_once():
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    listed = re.findall(r"^::: (bnnp[\w.]+)$", pages, flags=re.M)
+    assert sorted(listed) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_an_example_that_runs(name, names, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    count, wrong = failures(name, PUBLIC[name], names)
+    assert count > 0, f"{name} has no example"
+    assert not wrong, wrong
+
+
+def test_an_example_that_does_not_hold_is_found(names):
+    def wrong():
+        """A thing.
+
+        Example:
+            >>> 1 + 1
+            3
+        """
+
+    assert failures("wrong", wrong, names)[1]
