@@ -166,7 +166,7 @@ class _FunctionSpaceSolve(torch.autograd.Function):
                     torch.mm(here.view(-1, d), beside, out=spread[:m].view(-1, units * d))
                 torch.bmm(here, spread[:m].view(m, n * units, d).mT, out=gram[:m])
                 matrices = gram[:m].view(m, n, n, units)
-                back_end.invert_scaled(matrices, *_cut(part, scale, columns, *outputs))
+                back_end.invert_scaled(matrices, *rows_in(part, scale, columns, *outputs))
 
         in_parallel(work, shares_of(count, n * units * max(n, d), phi.device))
         check_health(health, batch)
@@ -192,7 +192,7 @@ class _FunctionSpaceSolve(torch.autograd.Function):
             grad_covariance = rows.new_zeros((units, d) if diagonal else (d, units * d))
             for part in chunks:
                 here, m = rows[part], part.stop - part.start
-                arguments = [*_cut(part, *given), grad_gram[:m], *_cut(part, grad_scale, grad_right)]
+                arguments = [*rows_in(part, *given), grad_gram[:m], *rows_in(part, grad_scale, grad_right)]
                 back_end.differentiate_scaled(*arguments)
                 torch.bmm(grad_gram[:m].view(m, n, n * units).mT, here, out=pulled[:m])
                 if diagonal:
@@ -376,7 +376,7 @@ def shares_of(count: int, numbers_each: int, device: torch.device) -> list[list[
     ]
 
 
-def _cut(part: slice, *tensors: Tensor) -> Sequence[Tensor]:
+def rows_in(part: slice, *tensors: Tensor) -> Sequence[Tensor]:
     """These rows of all tensors; a slice of everything is worth no operation."""
     if part == slice(0, len(tensors[0])):
         return tensors

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from bnnp._shapes import Float, Int, Tensor
 from bnnp._workers import in_parallel
-from bnnp.inverse import back_end_for, check_health, parts_of, shares_of
+from bnnp.inverse import back_end_for, check_health, parts_of, rows_in, shares_of
 
 SMALL_GROUP = 3
 """Rows of a group up to which products with each of them in turn are faster than many small matrix products."""
@@ -124,10 +124,11 @@ def _solve(ctx, gram: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     """Inverses, solutions, log-determinants and excess traces with one batch axis; the first two are kept in `ctx`."""
     batch, n = gram.shape[:-2], gram.shape[-1]
     count = math.prod(batch)
-    matrices, columns, back_end = gram.reshape(count, n, n), right.reshape(count, n), back_end_for(n, gram.device)
+    matrices, columns = gram.reshape(count, n, n).contiguous(), right.reshape(count, n).contiguous()
+    back_end = back_end_for(n, gram.device)
 
     def work(chunks: list[slice]) -> list[tuple[Tensor, ...]]:
-        return [_solved(back_end, matrices[part], columns[part]) for part in parts_of(chunks, back_end)]
+        return [_solved(back_end, *rows_in(part, matrices, columns)) for part in parts_of(chunks, back_end)]
 
     if gram.numel() == 0:
         shares = [[(matrices, columns, *gram.new_zeros(2, count), gram.new_ones(count))]]
@@ -143,23 +144,21 @@ def _solve(ctx, gram: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
 def _solved(
     back_end, gram: Float[Tensor, "count n n"], right: Float[Tensor, "count n"]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """As `_solve`, with the healths; the compiled loops want the matrices last in memory."""
+    """As `_solve`, with the healths."""
     count, n = right.shape
-    lanes, column = gram.permute(1, 2, 0).contiguous(), right.mT.contiguous()
-    packed, solution = gram.new_empty(1, n * (n + 1) // 2, count), torch.empty_like(column)
-    log_determinant, trace, health = gram.new_empty(3, 1, count)
+    packed, solution = gram.new_empty(count, n * (n + 1) // 2, 1), torch.empty_like(right)
+    log_determinant, trace, health = gram.new_empty(3, count, 1)
     back_end.invert_scaled(
-        lanes.unsqueeze(0),
-        gram.new_ones(1, n, count),
-        column.view(1, n, 1, count),
+        gram.unsqueeze(-1),
+        gram.new_ones(count, n, 1),
+        right.view(count, n, 1, 1),
         packed,
-        solution.view(1, n, 1, count),
+        solution.view(count, n, 1, 1),
         log_determinant,
         trace,
         health,
     )
-    inverse = packed[0].mT[:, _places(n, gram.device)]
-    return inverse.contiguous(), solution.mT.contiguous(), log_determinant[0], trace[0], health[0]
+    return packed.squeeze(-1)[:, _places(n, gram.device)], solution, log_determinant, trace, health
 
 
 @cache
