@@ -81,6 +81,8 @@ def run(options: argparse.Namespace) -> None:
     objective = OBJECTIVES.get(options.recipe, PPAVI())
     if options.samples:
         objective = replace(objective, num_samples=options.samples)
+    if options.by_samples:
+        objective = replace(objective, integrate=False)
     best = bnnp.evaluate(Oracle(source), tests)["marginal_lppd"] if hasattr(source, "oracle") else None
     clock = {"started": time.process_time(), "spent": 0.0}
 
@@ -157,6 +159,7 @@ def main() -> None:
     runner.add_argument("recipe", choices=RECIPES)
     runner.add_argument("--steps", type=int, default=10_000)
     runner.add_argument("--samples", type=int, default=0)
+    runner.add_argument("--by-samples", action="store_true", help="do not integrate the last layer, all else equal")
     runner.add_argument("--minutes", type=float, default=float("inf"), help="of CPU time, after which training ends")
     runner.add_argument("--every", type=int, default=500)
     runner.add_argument("--max-noise", type=float, help="bound on the learned noise")

@@ -11,6 +11,7 @@ from bnnp import BNAM, BNNP, AttBNNP, Gaussian
 from bnnp.models.chunked import InChunks
 from bnnp.numerics.gaussian import Observations, UnitPrior, natural_parameters
 from bnnp.numerics.last_layer import (
+    Groups,
     InFunctionSpace,
     InWeightSpace,
     LastLayer,
@@ -21,7 +22,8 @@ from bnnp.numerics.last_layer import (
     log_density_of_sums,
     sums_of_targets,
 )
-from bnnp.numerics.solve import FactorisationError, TooLargeForFloat32, inverse_of_one_plus
+from bnnp.numerics.solve import FactorisationError, TooLargeForFloat32
+from bnnp.numerics.symmetric import quadratic_of_one_plus, solve_one_plus, sums_of_squares, within_groups
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.priors import PRIORS
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
@@ -127,11 +129,11 @@ def test_posterior_kl_and_evidence_are_those_of_the_textbook(case, through_weigh
         evidence = reference.log_evidence(*before, phi, y, noise)
         assert layer.log_evidence[t, k, u].item() + constant == pytest.approx(evidence, rel=1e-10, abs=1e-10)
         new, seen = case.data(3, seed=20)
-        spread = layer.spread(new, seen.inverse_noise)
-        found = spread.of_groups(lambda rows: rows)[t, k, u]
+        found = layer.covariances(new, seen.inverse_noise, Groups(new.shape[-2]))[t, k, u, 0]
         expected = new[t, k].numpy() @ after[1] @ new[t, k].numpy().T
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(spread.variance[t, k, u], np.diag(expected), rtol=1e-10, atol=1e-10)
+        variance = layer.variances(new, seen.inverse_noise)[t, k, u]
+        np.testing.assert_allclose(variance, np.diag(expected), rtol=1e-10, atol=1e-10)
         of_context, given = case.data(case.points, seed=4)
         variance = layer.variances_of_context(of_context, given.inverse_noise)[t, k, u]
         expected = of_context[t, k].numpy() @ after[1] @ of_context[t, k].numpy().T
@@ -254,17 +256,36 @@ def test_derivatives_agree_with_finite_differences(through_weights, group_size):
     assert torch.autograd.gradcheck(terms, leaves, rtol=1e-5, atol=1e-6)
 
 
-def test_inverse_of_one_plus_a_matrix_and_its_derivative():
+def test_one_plus_a_matrix_and_its_derivatives():
     """Sizes for the compiled loops and for LAPACK, none, and one."""
     for n, count in ((0, 3), (1, 1), (4, 9), (131, 2)):
-        root = 0.3 * normal(count, n, n + 2, seed=n)
-        gram = (root @ root.mT).requires_grad_()
-        inverse, log_determinant = inverse_of_one_plus(gram)
-        eye = torch.eye(n, dtype=FLOAT64)
-        torch.testing.assert_close(inverse, torch.linalg.inv(eye + gram), rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(log_determinant, torch.linalg.slogdet(eye + gram)[1], rtol=1e-9, atol=1e-9)
-    small = (0.5 * normal(2, 3, 3, seed=5)).requires_grad_()
-    assert torch.autograd.gradcheck(lambda a: inverse_of_one_plus(a @ a.mT), small)
+        root, right = 0.3 * normal(count, n, n + 2, seed=n), normal(count, n, seed=n + 1)
+        gram, matrix = root @ root.mT, torch.eye(n, dtype=FLOAT64) + root @ root.mT
+        found, inverse = solve_one_plus(gram, right), torch.linalg.inv(matrix)
+        solution, log_determinant = (inverse @ right.unsqueeze(-1)).squeeze(-1), torch.linalg.slogdet(matrix)[1]
+        quadratic, trace = (solution * right).sum(-1), inverse.diagonal(dim1=-2, dim2=-1).sum(-1) - n
+        expected = (inverse, solution, log_determinant, quadratic, solution.square().sum(-1), trace)
+        torch.testing.assert_close(tuple(found), expected, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            quadratic_of_one_plus(gram, right), (quadratic, log_determinant), rtol=1e-9, atol=1e-9
+        )
+    leaves = ((0.5 * normal(2, 3, 3, seed=5)).requires_grad_(), normal(2, 3, seed=6).requires_grad_())
+    for solve in (solve_one_plus, quadratic_of_one_plus):
+        assert torch.autograd.gradcheck(lambda a, b, solve=solve: tuple(solve(a @ a.mT, b)), leaves)
+
+
+@pytest.mark.parametrize("g", [1, 2, 3, 5])
+def test_products_within_groups_and_sums_of_squares_and_their_derivatives(g):
+    rows, root = normal(2, 4, g, 3, seed=7).requires_grad_(), normal(2, 3, 3, seed=8).requires_grad_()
+    expected = torch.einsum("bgid,bde,bgje->bgij", rows, root @ root.mT, rows)
+    torch.testing.assert_close(within_groups(rows, root @ root.mT), expected, rtol=1e-12, atol=1e-12)
+    assert torch.autograd.gradcheck(lambda w, a: within_groups(w, a @ a.mT), (rows, root))
+    column = normal(2, 4, g, seed=9).requires_grad_()
+    gram, pull, square = sums_of_squares(rows, column)
+    torch.testing.assert_close(gram, rows.mT @ rows)
+    torch.testing.assert_close(pull, torch.einsum("...nd,...n->...d", rows, column))
+    torch.testing.assert_close(square, column.square().sum(-1))
+    assert torch.autograd.gradcheck(sums_of_squares, (rows, column))
 
 
 def test_what_float32_cannot_tell_is_refused_there_and_right_in_float64():
@@ -278,7 +299,7 @@ def test_what_float32_cannot_tell_is_refused_there_and_right_in_float64():
     layer = condition_last_layer(prior.to(FLOAT64), phi.to(FLOAT64), seen.to(FLOAT64))
     assert layer.mean.sum().item() == pytest.approx(1, rel=1e-5)
     with pytest.raises(FactorisationError, match="not positive definite"):
-        inverse_of_one_plus(-2 * torch.eye(3, dtype=FLOAT64).expand(2, 3, 3))
+        solve_one_plus(-2 * torch.eye(3, dtype=FLOAT64).expand(2, 3, 3), torch.ones(2, 3, dtype=FLOAT64))
 
 
 # --- objectives ------------------------------------------------------------------------------------------------------

@@ -432,7 +432,7 @@ class AmortisedModel(MetaLearner):
     ) -> Points:
         """Points as the last layer sees them, with the likelihood's own noise, or with that which is given."""
         noise = self.noise_at(batch.x) if noise is None else noise
-        seen = Observations(batch.y.mT.unsqueeze(1), (1 / noise).mT.unsqueeze(1))
+        seen = Observations(batch.y.mT.unsqueeze(1), noise.reciprocal().mT.unsqueeze(1))
         return Points(*self._in_units(seen, features, batch))
 
     def noise_at(self, x: Float[Tensor, "*batch points x"]) -> Float[Tensor, "*batch points y"]:
@@ -509,7 +509,7 @@ class AmortisedModel(MetaLearner):
 
     def _observations(self, layer: int, context: TaskBatch, h: Tensor) -> Observations:
         if layer == len(self.layers):
-            return Observations(context.y.mT.unsqueeze(1), (1 / self.noise_at(context.x)).mT.unsqueeze(1))
+            return Observations(context.y.mT.unsqueeze(1), self.noise_at(context.x).reciprocal().mT.unsqueeze(1))
         inputs = self._points(context)
         if self.inference_sees_hidden and layer > 0:
             inputs = torch.cat([inputs.expand(-1, h.shape[1], -1, -1), h], dim=-1)

@@ -69,8 +69,7 @@ class LastLayerAt:
 
         def compute(some: slice, here: slice) -> Tensor:
             layer, points = self._layer(some), self._points(some, here)
-            spread = layer.spread(points.phi, points.seen.inverse_noise)
-            found = (layer.means(points.phi), spread.variance)
+            found = (layer.means(points.phi), layer.variances(points.phi, points.seen.inverse_noise))
             return torch.cat([values[0].flatten(1).unflatten(1, (out, -1)).mT for values in found], dim=-1)
 
         fill_in_blocks(both, compute, self._numbers, whole_rows=self.post.network.mixes_points)

@@ -19,51 +19,39 @@ An absent point has `1/s = 0` or `1/sigma = 0`: it drops out of everything exact
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from bnnp._core.shapes import Float, Tensor
 from bnnp.numerics.gaussian import NaturalParameters, Observations, UnitPrior, moving_with, project
-from bnnp.numerics.solve import check_health, inverse_of_one_plus, unpacked
-
-SMALL_GROUP = 3
-"""Points of a group up to which products of its rows, one by one, are faster than many small matrix products."""
+from bnnp.numerics.solve import check_health, unpacked
+from bnnp.numerics.symmetric import (
+    products_of_rows,
+    quadratic_of_one_plus,
+    solve_one_plus,
+    sums_of_squares,
+    within_groups,
+)
 
 
 @dataclass(frozen=True)
-class Spread:
-    """The covariance of the function at some points, `left right^T` less `less_left less_right^T` where that is given.
+class Groups:
+    """How the rows of points are put into groups: `size` points that follow each other, with all outputs of a unit.
 
-    variance, prior_variance: at each point, given the context and before.
+    outputs: how many outputs share a unit; rows then are all points of the first output, all of the second, and so on.
     """
 
-    left: Float[Tensor, "tasks samples units points d"]
-    right: Float[Tensor, "tasks samples _units points d"]
-    variance: Float[Tensor, "tasks samples units points"]
-    prior_variance: Float[Tensor, "tasks samples units points"]
-    less_left: Float[Tensor, "tasks samples units points n"] | None = None
-    less_right: Float[Tensor, "tasks samples units points n"] | None = None
+    size: int = 1
+    outputs: int = 1
 
-    def of_groups(self, cut: Callable[[Tensor], Tensor]) -> Float[Tensor, "tasks samples units *groups g g"]:
-        """Covariances within groups of points, into which `cut` takes the rows of a matrix."""
-        whole = _products_of_rows(cut(self.left), cut(self.right))
-        if self.less_left is None or self.less_right is None:
-            return whole
-        return whole - _products_of_rows(cut(self.less_left), cut(self.less_right))
-
-
-def _products_of_rows(left: Float[Tensor, "*batch g d"], right: Float[Tensor, "*#batch g d"]) -> Tensor:
-    """`left right^T`, which is symmetric; one element after the other for the many small matrices of small groups."""
-    g = left.shape[-2]
-    if g > SMALL_GROUP:
-        return left @ right.mT
-    rows = [
-        torch.stack([(left[..., max(i, j), :] * right[..., min(i, j), :]).sum(-1) for j in range(g)], -1)
-        for i in range(g)
-    ]
-    return torch.stack(rows, -2)
+    def of(self, values: Tensor, last: int = 1) -> Tensor:
+        """From (..., rows) to (..., groups, rows of a group); `last`: axes from the rows on."""
+        if self.outputs == 1:
+            return values.unflatten(-last, (-1, self.size))
+        by_output = values.unflatten(-last, (self.outputs, -1, self.size))
+        axis = by_output.ndim - last - 2
+        return by_output.transpose(axis, axis + 1).flatten(axis + 1, axis + 2)
 
 
 @dataclass(frozen=True)
@@ -75,10 +63,10 @@ class InWeightSpace:
     centre: Float[Tensor, "tasks samples units d"]
     log_determinant: Float[Tensor, "tasks samples units"]
 
-    def spread(self, prior: UnitPrior, phi: Tensor) -> Spread:
-        whitened = times_each(phi, prior.factor)
-        left = whitened @ self.inverse
-        return Spread(left, whitened, (left * whitened).sum(-1), whitened.detach().square().sum(-1))
+    def covariances(self, prior: UnitPrior, phi: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
+        """Of the function within groups of points, given the context; and its variances before."""
+        whitened = groups.of(times_each(phi, prior.factor), last=2)
+        return within_groups(whitened, self.inverse), whitened.detach().square().sum(-1)
 
     def variances_of_context(self) -> None:
         """Not known without the features."""
@@ -93,15 +81,15 @@ class InFunctionSpace:
     inverse: Float[Tensor, "tasks samples units n n"]
     prior_variance: Float[Tensor, "tasks samples units n"]
 
-    def spread(self, prior: UnitPrior, phi: Tensor) -> Spread:
-        left, right = times_each(phi, prior.covariance), phi.unsqueeze(2)
-        kernel = left @ self.features.mT
-        explained, before = kernel @ self.inverse, (left * right).sum(-1)
-        return Spread(left, right, before - (explained * kernel).sum(-1), before.detach(), explained, kernel)
+    def covariances(self, prior: UnitPrior, phi: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
+        spread = times_each(phi, prior.covariance)
+        kernel = groups.of(spread @ self.features.mT, last=2)
+        before = products_of_rows(groups.of(spread, last=2), groups.of(phi.unsqueeze(2), last=2))
+        return before - within_groups(kernel, self.inverse), _diagonal(before.detach())
 
     def variances_of_context(self) -> tuple[Tensor, Tensor]:
         """Of the function at the points of the context, given it and before: all of it is there already."""
-        explained = ((self.kernel @ self.inverse) * self.kernel).sum(-1)
+        explained = within_groups(self.kernel.unsqueeze(-2), self.inverse)[..., 0, 0]
         return self.prior_variance - explained, self.prior_variance.detach()
 
 
@@ -133,17 +121,26 @@ class LastLayer:
         prior = UnitPrior(part(self.prior.mean), self.prior.factor)
         return LastLayer(prior, part(self.mean), part(self.kl), part(self.log_evidence), form)
 
-    def spread(self, phi: Float[Tensor, "tasks samples points d"], inverse_noise: Tensor) -> Spread:
-        """Covariances of the function at points, where they are accurate beside this noise. `O(n d^2)` per unit."""
-        spread = self.form.spread(self.prior, phi)
-        _check_variances(spread.variance, spread.prior_variance, inverse_noise)
-        return spread
+    def covariances(
+        self, phi: Float[Tensor, "tasks samples rows d"], inverse_noise: Tensor, groups: Groups
+    ) -> Float[Tensor, "tasks samples units groups g g"]:
+        """Of the function within groups of points, where they are accurate beside this noise.
+
+        `O(n d (d + g))` per unit.
+        """
+        found, before = self.form.covariances(self.prior, phi, groups)
+        _check_variances(_diagonal(found), before, groups.of(inverse_noise))
+        return found
+
+    def variances(self, phi: Float[Tensor, "tasks samples points d"], inverse_noise: Tensor) -> Tensor:
+        """Of the function at points."""
+        return self.covariances(phi, inverse_noise, Groups())[..., 0, 0]
 
     def variances_of_context(self, phi: Float[Tensor, "tasks samples points d"], inverse_noise: Tensor) -> Tensor:
         """Of the function at the points that the layer was conditioned on."""
         known = self.form.variances_of_context()
         if known is None:
-            return self.spread(phi, inverse_noise).variance
+            return self.variances(phi, inverse_noise)
         _check_variances(*known, inverse_noise)
         return known[0]
 
@@ -151,8 +148,8 @@ class LastLayer:
 @torch.no_grad()
 def _check_variances(variance: Tensor, before: Tensor, inverse_noise: Tensor) -> None:
     """Refuse variances that are the small difference of large numbers, beside the noise of observations."""
-    precision = inverse_noise.square()
-    check_health((variance * precision + 1) / (before * precision + 1))
+    precision, one = inverse_noise.square(), variance.new_ones(())
+    check_health(torch.addcmul(one, variance, precision) / torch.addcmul(one, before, precision))
 
 
 # --- conditioning ----------------------------------------------------------------------------------------------------
@@ -184,35 +181,30 @@ def _through_weights(
     prior: UnitPrior, phi: Tensor, seen: Observations, residual: Tensor, rest: NaturalParameters | None
 ) -> LastLayer:
     scaled = times_each(phi, prior.factor) * seen.inverse_noise.unsqueeze(-1)
-    gram, pull, square = scaled.mT @ scaled, _times(scaled.mT, residual), residual.square().sum(-1)
+    gram, pull, square = sums_of_squares(scaled, residual)
     if rest is not None:
         others = moving_with(prior.mean, rest.to(phi.dtype))
         factor = torch.diag_embed(prior.factor) if prior.is_diagonal else prior.factor
         gram = gram + factor.mT @ unpacked(others.precision) @ factor
         pull, square = pull + prior.scale_transposed(others.shift.mT), square + others.square
-    inverse, log_determinant = inverse_of_one_plus(gram)
-    centre = _times(inverse, pull)
-    trace = inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
-    kl = 0.5 * (trace - phi.shape[-1] + centre.square().sum(-1) + log_determinant)
-    evidence = -0.5 * (square - (pull * centre).sum(-1) + log_determinant)
-    form = InWeightSpace(gram, inverse, centre, log_determinant)
-    return LastLayer(prior, prior.mean + prior.scale(centre), kl, evidence, form)
+    found = solve_one_plus(gram, pull)
+    kl = 0.5 * (found.excess_trace + found.norm + found.log_determinant)
+    evidence = -0.5 * (square - found.quadratic + found.log_determinant)
+    form = InWeightSpace(gram, found.inverse, found.solution, found.log_determinant)
+    return LastLayer(prior, prior.mean + prior.scale(found.solution), kl, evidence, form)
 
 
 def _through_functions(prior: UnitPrior, phi: Tensor, seen: Observations, residual: Tensor) -> LastLayer:
     scale = seen.inverse_noise
     spread, features = times_each(phi, prior.covariance), phi.unsqueeze(2) * scale.unsqueeze(-1)
     kernel = spread @ features.mT
-    inverse, log_determinant = inverse_of_one_plus(kernel * scale.unsqueeze(-1))
-    solved = _times(inverse, residual)
-    quadratic = (solved * residual).sum(-1)
-    excess = inverse.diagonal(dim1=-2, dim2=-1).sum(-1) - phi.shape[-2]
+    found = solve_one_plus(kernel * scale.unsqueeze(-1), residual)
     # |L^-1 (m - mu)|^2 = a^T (M - I) a with a = M^-1 r
-    kl = 0.5 * (excess + quadratic - solved.square().sum(-1) + log_determinant)
-    mean = prior.mean + _times(spread.mT, scale * solved)
-    evidence = -0.5 * (quadratic + log_determinant)
+    kl = 0.5 * (found.excess_trace + found.quadratic - found.norm + found.log_determinant)
+    mean = prior.mean + _times(spread.mT, scale * found.solution)
+    evidence = -0.5 * (found.quadratic + found.log_determinant)
     variance = (spread * phi.unsqueeze(2)).sum(-1)
-    return LastLayer(prior, mean, kl, evidence, InFunctionSpace(features, kernel, inverse, variance))
+    return LastLayer(prior, mean, kl, evidence, InFunctionSpace(features, kernel, found.inverse, variance))
 
 
 def times_each(
@@ -231,6 +223,10 @@ def _scaled(matrix: Float[Tensor, "*batch n n"], scale: Float[Tensor, "*#batch n
     return matrix * scale.unsqueeze(-1) * scale.unsqueeze(-2)
 
 
+def _diagonal(matrix: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n"]:
+    return matrix.diagonal(dim1=-2, dim2=-1)
+
+
 def _times(matrix: Float[Tensor, "... rows d"], vector: Float[Tensor, "... d"]) -> Float[Tensor, "... rows"]:
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
@@ -246,12 +242,10 @@ def expected_log_likelihood(
     of_context: the points are those that the layer was conditioned on, which saves most of the work.
     """
     variance = (
-        layer.variances_of_context(phi, seen.inverse_noise)
-        if of_context
-        else layer.spread(phi, seen.inverse_noise).variance
+        layer.variances_of_context(phi, seen.inverse_noise) if of_context else layer.variances(phi, seen.inverse_noise)
     )
     misfit = ((seen.y - layer.means(phi)).square() + variance) * seen.inverse_noise.square()
-    return (-0.5 * misfit.sum(-1) - log_normaliser(seen.inverse_noise).sum(-1)).sum(-1)
+    return (-0.5 * misfit - log_normaliser(seen.inverse_noise)).sum((-2, -1))
 
 
 def log_density_of_groups(
@@ -280,16 +274,16 @@ def log_density_of_groups(
     group_size = min(group_size, points) if points else 1
     if group_size * outputs > phi.shape[-1]:
         return _groups_through_weights(layer, phi, seen, group_size, outputs)
-    spread = layer.spread(phi, seen.inverse_noise)
+    groups = Groups(group_size, outputs)
     residual = (seen.y - layer.means(phi)) * seen.inverse_noise
+    scale, residual = groups.of(seen.inverse_noise), groups.of(residual)
+    covariance = layer.covariances(phi, seen.inverse_noise, groups)
+    normaliser = log_normaliser(scale).sum(-1)
     if group_size * outputs == 1:
-        ratio = spread.variance * seen.inverse_noise.square() + 1
-        return (-0.5 * (residual.square() / ratio + ratio.log()) - log_normaliser(seen.inverse_noise)).sum(2)
-    scale, residual = (_in_groups(values, group_size, outputs) for values in (seen.inverse_noise, residual))
-    covariance = spread.of_groups(lambda rows: _in_groups(rows, group_size, outputs, last=2))
-    inverse, log_determinant = inverse_of_one_plus(_scaled(covariance, scale))
-    quadratic = (residual * _times(inverse, residual)).sum(-1)
-    return (-0.5 * (quadratic + log_determinant) - log_normaliser(scale).sum(-1)).sum(2)
+        ratio = (covariance[..., 0] * scale.square() + 1).squeeze(-1)
+        return (-0.5 * (residual.squeeze(-1).square() / ratio + ratio.log()) - normaliser).sum(2)
+    quadratic, log_determinant = quadratic_of_one_plus(_scaled(covariance, scale), residual)
+    return (-0.5 * (quadratic + log_determinant) - normaliser).sum(2)
 
 
 def _groups_through_weights(
@@ -329,16 +323,16 @@ def sums_of_targets(layer: LastLayer, phi: Float[Tensor, "tasks samples points d
     scaled = times_each(phi, layer.prior.factor) * seen.inverse_noise.unsqueeze(-1)
     residual = (seen.y - layer.means(phi)) * seen.inverse_noise
     normaliser = log_normaliser(seen.inverse_noise).sum(-1)
-    return TargetSums(scaled.mT @ scaled, _times(scaled.mT, residual), residual.square().sum(-1), normaliser)
+    return TargetSums(*sums_of_squares(scaled, residual), normaliser)
 
 
 def log_density_of_sums(layer: LastLayer, sums: TargetSums) -> Float[Tensor, "tasks samples"]:
     """`log q(y)` of all targets that went into the sums together."""
     form = layer.form
     assert isinstance(form, InWeightSpace)
-    inverse, log_determinant = inverse_of_one_plus(form.gram + sums.gram)
-    quadratic = sums.square - (sums.pull * _times(inverse, sums.pull)).sum(-1)
-    return (-0.5 * (quadratic + log_determinant - form.log_determinant) - sums.log_normaliser).sum(-1)
+    explained, log_determinant = quadratic_of_one_plus(form.gram + sums.gram, sums.pull)
+    log_ratio = log_determinant - form.log_determinant
+    return (-0.5 * (sums.square - explained + log_ratio) - sums.log_normaliser).sum(-1)
 
 
 def kl_between(first: LastLayer, second: LastLayer) -> Float[Tensor, "tasks samples"]:
@@ -355,8 +349,7 @@ def kl_between(first: LastLayer, second: LastLayer) -> Float[Tensor, "tasks samp
 
 def log_normaliser(inverse_noise: Tensor) -> Tensor:
     """`log sigma + log(2 pi)/2` of each point; 0 for one that is absent."""
-    present = inverse_noise > 0
-    return torch.where(present, 0.5 * math.log(2 * math.pi) - torch.where(present, inverse_noise, 1).log(), 0)
+    return -(inverse_noise / math.sqrt(2 * math.pi)).masked_fill(inverse_noise == 0, 1).log()
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------
@@ -370,12 +363,5 @@ def _rows(phi: Tensor, seen: Observations, rows: Tensor, outputs: int) -> tuple[
     return phi[:, :, rows.flatten()], seen.of_points(rows.flatten())
 
 
-def _in_groups(values: Tensor, group_size: int, outputs: int, last: int = 1) -> Tensor:
-    """From (..., rows) to (..., groups, rows of a group); `last`: axes from the rows on."""
-    by_output = values.unflatten(-last, (outputs, -1, group_size))
-    axis = by_output.ndim - last - 2
-    return by_output.transpose(axis, axis + 1).flatten(axis + 1, axis + 2)
-
-
 def _rows_of_groups(rows: int, group_size: int, outputs: int) -> list[Tensor]:
-    return list(_in_groups(torch.arange(rows), group_size, outputs))
+    return list(Groups(group_size, outputs).of(torch.arange(rows)))

@@ -83,16 +83,6 @@ def update_in_weight_space(
     return _WeightSpaceUpdate.apply(precision, log_scale, mean, phi, inverse_noise, y, start, noise, rest, shift)  # pyright: ignore
 
 
-def inverse_of_one_plus(
-    gram: Float[Tensor, "*batch n n"],
-) -> tuple[Float[Tensor, "*batch n n"], Float[Tensor, "*batch"]]:
-    """`(I + G)^-1` and `log |I + G|` of many symmetric matrices `G`, none of which has a negative eigenvalue.
-
-    `O(n^3)` each way. In float32 it raises `TooLargeForFloat32` where that is not accurate enough.
-    """
-    return _InverseOfOnePlus.apply(gram)  # pyright: ignore
-
-
 @torch.no_grad()
 def weighted_gram(
     phi: Float[Tensor, "tasks samples points d"], inverse_noise: Float[Tensor, "tasks noise_samples points units"]
@@ -101,13 +91,13 @@ def weighted_gram(
     rows, scale = _rows(phi), _rows_of_each(inverse_noise, phi)
     (count, n, d), units = rows.shape, scale.shape[-1]
     gram = phi.new_zeros(count, d * (d + 1) // 2, units)
-    back_end = _back_end(d, phi.device)
+    back_end = back_end_for(d, phi.device)
 
     def work(chunks: list[slice]) -> None:
-        for part in _parts(chunks, back_end):
+        for part in parts_of(chunks, back_end):
             back_end.add_weighted_gram(part, rows, scale, gram)
 
-    in_parallel(work, _shares(count, max(n, d) * d * units, phi.device))
+    in_parallel(work, shares_of(count, max(n, d) * d * units, phi.device))
     return gram.view(*phi.shape[:2], *gram.shape[1:])
 
 
@@ -122,47 +112,6 @@ def times_each(
 ) -> Float[Tensor, "tasks samples units d"]:
     """A matrix a unit times a vector a unit."""
     return _TimesEach.apply(matrix, vectors)  # pyright: ignore
-
-
-class _InverseOfOnePlus(torch.autograd.Function):
-    """With gradients `G'` of the inverse `X` and `g` of the log-determinant: `dG = g X - X (G' + G'^T)/2 X`."""
-
-    @staticmethod
-    def forward(ctx, gram: Tensor):  # pyright: ignore
-        batch, n = gram.shape[:-2], gram.shape[-1]
-        count = math.prod(batch)
-        matrices = gram.reshape(count, n, n)
-        inverse, log_determinant = torch.empty_like(matrices), gram.new_zeros(count)
-        health = gram.new_ones(count)
-
-        def work(chunks: list[slice]) -> None:
-            for part in chunks:
-                inverse[part], log_determinant[part], health[part] = _one_plus_inverted(matrices[part])
-
-        if n > 0 and count > 0:
-            in_parallel(work, _shares(count, n * n, gram.device))
-        check_health(health, (batch[0], count // batch[0], 1) if batch else (1, 1, 1))
-        ctx.save_for_backward(inverse)
-        return inverse.view(gram.shape), log_determinant.view(batch)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad_inverse: Tensor, grad_log: Tensor):  # pyright: ignore
-        (inverse,) = ctx.saved_tensors
-        grad = grad_inverse.reshape(inverse.shape)
-        pulled = inverse @ (0.5 * (grad + grad.mT)) @ inverse
-        return (grad_log.reshape(-1, 1, 1) * inverse - pulled).view(grad_inverse.shape)
-
-
-def _one_plus_inverted(gram: Float[Tensor, "count n n"]) -> tuple[Tensor, Tensor, Tensor]:
-    """Inverses, log-determinants and healths; the compiled loops want the matrices last in memory."""
-    (count, n, _), back_end = gram.shape, _back_end(gram.shape[-1], gram.device)
-    ones, nothing = gram.new_ones(1, n, count), gram.new_empty(1, n, 0, count)
-    packed = gram.new_empty(1, n * (n + 1) // 2, count)
-    log_determinant, trace, health = gram.new_empty(3, 1, count)
-    lanes = gram.permute(1, 2, 0).contiguous().unsqueeze(0)
-    back_end.invert_scaled(lanes, ones, nothing, packed, nothing.clone(), log_determinant, trace, health)
-    return torch_linalg.unpacked(packed)[0], log_determinant[0], health[0]
 
 
 class _TimesEach(torch.autograd.Function):
@@ -203,7 +152,7 @@ class _FunctionSpaceSolve(torch.autograd.Function):
         solution = torch.empty_like(columns)
         log_determinant, excess_trace, health = phi.new_empty(3, count, units)
 
-        back_end = _back_end(n, phi.device)
+        back_end = back_end_for(n, phi.device)
         beside = None if covariance.ndim == 2 else covariance.transpose(0, 1).reshape(d, units * d)
         outputs = (inverse, solution, log_determinant, excess_trace, health)
 
@@ -218,9 +167,9 @@ class _FunctionSpaceSolve(torch.autograd.Function):
                     torch.mm(here.view(-1, d), beside, out=spread[:m].view(-1, units * d))
                 torch.bmm(here, spread[:m].view(m, n * units, d).mT, out=gram[:m])
                 matrices = gram[:m].view(m, n, n, units)
-                back_end.invert_scaled(matrices, *_cut(part, scale, columns, *outputs))
+                back_end.invert_scaled(matrices, *rows_in(part, scale, columns, *outputs))
 
-        in_parallel(work, _shares(count, n * units * max(n, d), phi.device))
+        in_parallel(work, shares_of(count, n * units * max(n, d), phi.device))
         check_health(health, batch)
         ctx.save_for_backward(covariance, rows, scale, columns, inverse, solution)
         ctx.shapes = phi.shape, inverse_noise.shape, batch
@@ -235,7 +184,7 @@ class _FunctionSpaceSolve(torch.autograd.Function):
         (count, n, d), units = rows.shape, covariance.shape[0]
         grad_rows, grad_scale, grad_right = torch.empty_like(rows), torch.empty_like(scale), torch.empty_like(columns)
         diagonal = covariance.ndim == 2
-        back_end = _back_end(n, rows.device)
+        back_end = back_end_for(n, rows.device)
         given = (inverse, scale, columns, solution, grads, logs, traces)
 
         def work(chunks: list[slice]) -> Tensor:
@@ -244,7 +193,7 @@ class _FunctionSpaceSolve(torch.autograd.Function):
             grad_covariance = rows.new_zeros((units, d) if diagonal else (d, units * d))
             for part in chunks:
                 here, m = rows[part], part.stop - part.start
-                arguments = [*_cut(part, *given), grad_gram[:m], *_cut(part, grad_scale, grad_right)]
+                arguments = [*rows_in(part, *given), grad_gram[:m], *rows_in(part, grad_scale, grad_right)]
                 back_end.differentiate_scaled(*arguments)
                 torch.bmm(grad_gram[:m].view(m, n, n * units).mT, here, out=pulled[:m])
                 if diagonal:
@@ -258,7 +207,7 @@ class _FunctionSpaceSolve(torch.autograd.Function):
                         grad_covariance.addmm_(here.view(m * n, d).T, points)
             return grad_covariance
 
-        grad_covariance = _sum(in_parallel(work, _shares(count, n * units * max(n, d), rows.device)))
+        grad_covariance = _sum(in_parallel(work, shares_of(count, n * units * max(n, d), rows.device)))
         if not diagonal:
             grad_covariance = grad_covariance.view(d, units, d).transpose(0, 1)
         grad_rows *= 2
@@ -304,12 +253,12 @@ class _WeightSpaceUpdate(torch.autograd.Function):
             *others,
             *results,
         )
-        back_end = _back_end(d, phi.device)
+        back_end = back_end_for(d, phi.device)
 
         def work(chunks: list[slice]) -> list[float]:
-            return [back_end.update(part, *arguments) for part in _parts(chunks, back_end)]
+            return [back_end.update(part, *arguments) for part in parts_of(chunks, back_end)]
 
-        least = in_parallel(work, _shares(count, max(n, d) * d * units, phi.device))
+        least = in_parallel(work, shares_of(count, max(n, d) * d * units, phi.device))
         if not all(value >= _least_health(phi.dtype) for some in least for value in some):
             _refuse(health, batch)
         ctx.save_for_backward(*saved, drawn, inverse, centre, centred)
@@ -327,16 +276,16 @@ class _WeightSpaceUpdate(torch.autograd.Function):
         grad_phi = torch.empty_like(rows) if needs[3] else None
         grad_scale, grad_y = rows.new_empty(count, n, units), rows.new_empty(count, n, units)
         grad_start, grad_shift = torch.empty_like(centred), rows.new_empty(count, d, units)
-        back_end = _back_end(d, rows.device)
+        back_end = back_end_for(d, rows.device)
 
         def work(chunks: list[slice]) -> Any:
             grad_prior = torch.zeros_like(prior) if needs[0] else None
             results = (grad_prior, grad_phi, grad_scale, grad_y, grad_start, grad_shift)
-            for part in _parts(chunks, back_end):
+            for part in parts_of(chunks, back_end):
                 back_end.differentiate_update(part, *saved, *gradients, *results)
             return grad_prior
 
-        grad_priors = in_parallel(work, _shares(count, max(n, d) * d * units, rows.device))
+        grad_priors = in_parallel(work, shares_of(count, max(n, d) * d * units, rows.device))
         batch = phi_shape[:2]
 
         def units_first(gradient: Tensor, shape: Sequence[int]) -> Tensor:
@@ -396,7 +345,7 @@ def not_positive_definite(where: tuple[int, ...]) -> FactorisationError:
     )
 
 
-def _back_end(size: int, device: torch.device) -> Any:
+def back_end_for(size: int, device: torch.device) -> Any:
     return binding if size <= binding.LARGEST and device.type == "cpu" else torch_linalg
 
 
@@ -416,7 +365,7 @@ def _rows_of_noise(inverse_noise: Tensor, batch: tuple[int, int, int]) -> Tensor
     return inverse_noise.expand(*batch[:2], *inverse_noise.shape[2:]).flatten(0, 1).contiguous()
 
 
-def _shares(count: int, numbers_each: int, device: torch.device) -> list[list[slice]]:
+def shares_of(count: int, numbers_each: int, device: torch.device) -> list[list[slice]]:
     """Rows in chunks that stay in the cache, dealt into shares large enough for a thread."""
     size = max(1, NUMBERS_AT_ONCE // max(1, numbers_each))
     shares = min(MOST_SHARES, count * numbers_each // NUMBERS_A_SHARE) if device.type == "cpu" else 1
@@ -428,14 +377,14 @@ def _shares(count: int, numbers_each: int, device: torch.device) -> list[list[sl
     ]
 
 
-def _cut(part: slice, *tensors: Tensor) -> Sequence[Tensor]:
+def rows_in(part: slice, *tensors: Tensor) -> Sequence[Tensor]:
     """These rows of all tensors; a slice of everything is worth no operation."""
     if part == slice(0, len(tensors[0])):
         return tensors
     return [tensor[part] for tensor in tensors]
 
 
-def _parts(chunks: list[slice], back_end) -> list[slice]:
+def parts_of(chunks: list[slice], back_end) -> list[slice]:
     """Compiled loops hold a block at a time, whatever they are given: chunks are for LAPACK."""
     return chunks if back_end is torch_linalg or not chunks else [slice(chunks[0].start, chunks[-1].stop)]
 
