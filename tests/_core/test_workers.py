@@ -11,7 +11,7 @@ import torch
 import bnnp
 from bnnp._core.threads import in_parallel
 from bnnp.models import amortised as bnnp_model
-from bnnp.numerics import solve as inverse
+from bnnp.numerics import chunks
 from bnnp.objectives import PPAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate
@@ -152,8 +152,8 @@ def shares(monkeypatch) -> list[int]:
         numbers.append(len(items))
         return in_parallel(work, items)
 
-    monkeypatch.setattr(inverse, "NUMBERS_A_SHARE", 2**10)
-    monkeypatch.setattr(inverse, "in_parallel", counted)
+    monkeypatch.setattr(chunks, "NUMBERS_PER_SHARE", 2**10)
+    monkeypatch.setattr(chunks, "in_parallel", counted)
     return numbers
 
 
@@ -168,7 +168,7 @@ def test_gradients_do_not_depend_on_the_number_of_threads(threads, shares, prior
         threads(number)
         terms.append(differentiate(model, PPAVI(8), batch(context), parameters, 0).total())
         gradients.append([parameter.grad for parameter in parameters])
-    assert max(shares) == inverse.MOST_SHARES
+    assert max(shares) == chunks.MOST_SHARES
     torch.testing.assert_close(terms[1], terms[0], rtol=1e-5, atol=0)
     for one, two in zip(*gradients, strict=True):
         assert (two - one).norm() <= 1e-5 * one.norm()
