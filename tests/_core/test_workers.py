@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
+from contextvars import ContextVar
 
 import pytest
 import torch
@@ -100,6 +102,39 @@ def test_work_in_parallel_may_work_in_parallel(threads, number):
     found = in_parallel(lambda i: in_parallel(lambda j: 10 * i + j, range(3)), range(4))
     assert found == [[10 * i + j for j in range(3)] for i in range(4)]
     assert torch.get_num_threads() == number
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_number_of_threads_is_left_changed(threads, fails):
+    """Nor that of threads that are started while others are at work, or later."""
+    threads(5)
+    before, seen = number_in_a_new_thread(), []
+
+    def work(item: int) -> None:
+        seen.append(number_in_a_new_thread())
+        if fails and item == 1:
+            raise ValueError("an error")
+
+    with pytest.raises(ValueError, match="an error") if fails else nullcontext():
+        in_parallel(work, range(3))
+    assert {before, *seen, number_in_a_new_thread(), torch.get_num_threads()} == {5}
+
+
+def number_in_a_new_thread() -> int:
+    numbers = []
+    thread = threading.Thread(target=lambda: numbers.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    return numbers[0]
+
+
+def test_threads_see_the_callers_context_variables(threads):
+    threads(2)
+    colour = ContextVar("colour", default="none")
+    token = colour.set("blue")
+    assert in_parallel(lambda _: colour.get(), range(3)) == ["blue"] * 3
+    colour.reset(token)
+    assert in_parallel(lambda _: colour.get(), range(3)) == ["none"] * 3
 
 
 NESTED = """
