@@ -9,20 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from bnnp.numerics.backends import base
 from bnnp.numerics.backends import torch_linalg as lapack
-from bnnp.numerics.backends.base import (
-    ScaledData,
-    ScaledInputGradients,
-    ScaledResultGradients,
-    ScaledSolution,
-    ScaledValues,
-    UpdateData,
-    UpdateInputGradients,
-    UpdateOffsets,
-    UpdateResultGradients,
-    UpdateSolution,
-    UpdateValues,
-)
 from bnnp.numerics.backends.numba import binding as kernels
 from bnnp.numerics.backends.numba.simd import LANES
 from bnnp.numerics.solve import solve_in_function_space, update_in_weight_space
@@ -121,18 +109,18 @@ def unwritten(like: torch.Tensor, *shape: int) -> torch.Tensor:
 
 def invert_scaled(back_end: ModuleType, gram, scale, right) -> dict[str, torch.Tensor]:
     rows, n, _, units = right.shape
-    solution = ScaledSolution(unwritten(gram, rows, pairs(n), units), unwritten(gram, *right.shape))
-    values = ScaledValues(*(unwritten(gram, rows, units) for _ in range(3)))
-    back_end.invert_scaled(gram, ScaledData(scale, right), solution, values)
+    solution = base.ScaledSolution(unwritten(gram, rows, pairs(n), units), unwritten(gram, *right.shape))
+    values = base.ScaledValues(*(unwritten(gram, rows, units) for _ in range(3)))
+    back_end.invert_scaled(gram, base.ScaledData(scale, right), solution, values)
     return vars(solution) | vars(values)
 
 
 def differentiate_scaled(back_end: ModuleType, inputs, grads) -> dict[str, torch.Tensor]:
     gram, scale, right = inputs
     found = invert_scaled(back_end, gram, scale, right)
-    solution, gradients = ScaledSolution(found["inverse"], found["solved"]), ScaledResultGradients(*grads)
-    into = ScaledInputGradients(*(unwritten(gram, *x.shape) for x in inputs))
-    back_end.differentiate_scaled(ScaledData(scale, right), solution, gradients, into)
+    solution, gradients = base.ScaledSolution(found["inverse"], found["solved"]), base.ScaledGradients(*grads)
+    into = base.ScaledInputGradients(*(unwritten(gram, *x.shape) for x in inputs))
+    back_end.differentiate_scaled(base.ScaledData(scale, right), solution, gradients, into)
     return vars(into)
 
 
@@ -223,13 +211,15 @@ def update(back_end: ModuleType, given: dict[str, Any]) -> dict[str, torch.Tenso
     """The update of all rows, whose results are not there before."""
     rows, samples, d, units = given["start"].shape
     like = given["phi"]
-    solution = UpdateSolution(
+    solution = base.UpdateSolution(
         unwritten(like, rows, pairs(d), units),
         unwritten(like, rows, d, units),
         unwritten(like, rows, samples, d, units),
     )
-    values = UpdateValues(*(unwritten(like, rows, 1, units) for _ in range(3)))
-    back_end.update(slice(0, rows), part_of(given, UpdateData), part_of(given, UpdateOffsets), solution, values)
+    values = base.UpdateValues(*(unwritten(like, rows, 1, units) for _ in range(3)))
+    back_end.update(
+        slice(0, rows), part_of(given, base.UpdateData), part_of(given, base.UpdateOffsets), solution, values
+    )
     return vars(solution) | vars(values)
 
 
@@ -325,7 +315,7 @@ def update_gradients(given: dict[str, Any]) -> list[torch.Tensor]:
 def differentiate_update(back_end: ModuleType, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     found = update(back_end, given)
     (rows, n, d), units = given["phi"].shape, given["start"].shape[-1]
-    into = UpdateInputGradients(
+    into = base.UpdateInputGradients(
         precision=torch.zeros_like(given["precision"]),
         phi=unwritten(given["phi"], *given["phi"].shape),
         scale=unwritten(given["phi"], rows, n, units),
@@ -333,8 +323,8 @@ def differentiate_update(back_end: ModuleType, given: dict[str, Any]) -> dict[st
         start=unwritten(given["phi"], *given["start"].shape),
         shift=unwritten(given["phi"], rows, d, units),
     )
-    kept = part_of(given, UpdateData), part_of(found, UpdateSolution)
-    back_end.differentiate_update(slice(0, rows), *kept, UpdateResultGradients(*update_gradients(given)), into)
+    kept = part_of(given, base.UpdateData), part_of(found, base.UpdateSolution)
+    back_end.differentiate_update(slice(0, rows), *kept, base.UpdateGradients(*update_gradients(given)), into)
     return vars(into)
 
 
@@ -387,8 +377,8 @@ def test_a_part_of_the_rows_is_updated_and_no_other(back_end):
     given = update_problem(STRADDLING, 7, diagonal=True)
     whole = update(back_end, given)
     part = {name: torch.full_like(values, -1) for name, values in whole.items()}
-    results = part_of(part, UpdateSolution), part_of(part, UpdateValues)
-    back_end.update(slice(1, 2), part_of(given, UpdateData), part_of(given, UpdateOffsets), *results)
+    results = part_of(part, base.UpdateSolution), part_of(part, base.UpdateValues)
+    back_end.update(slice(1, 2), part_of(given, base.UpdateData), part_of(given, base.UpdateOffsets), *results)
     for name, values in part.items():
         torch.testing.assert_close(values[1], whole[name][1])
         assert bool((values[[0, 2]] == -1).all())
@@ -397,11 +387,11 @@ def test_a_part_of_the_rows_is_updated_and_no_other(back_end):
 @every_back_end
 def test_derivatives_that_nobody_wants_are_not_written(back_end):
     given = update_problem(STRADDLING, 7, diagonal=True)
-    kept = part_of(given, UpdateData), part_of(update(back_end, given), UpdateSolution)
+    kept = part_of(given, base.UpdateData), part_of(update(back_end, given), base.UpdateSolution)
     written = {name: unwritten(given["phi"], *given[name].shape) for name in ("scale", "y", "start", "shift")}
     into, gradients = (
-        UpdateInputGradients(precision=None, phi=None, **written),
-        UpdateResultGradients(*update_gradients(given)),
+        base.UpdateInputGradients(precision=None, phi=None, **written),
+        base.UpdateGradients(*update_gradients(given)),
     )
     back_end.differentiate_update(slice(0, STRADDLING.rows), *kept, gradients, into)
     expected = dense_gradients(given)

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 class Counts:
     """Numbers of updates, each of one layer for a whole batch.
 
-    float64: computed again in float64, because float32 was not accurate enough.
-    whitened: of units whose prior is close to singular, and which therefore went through the whitened form.
+    Attributes:
+        float64: Those that were computed again in float64, because float32 was not accurate enough.
+        whitened: Those in which some units went through the whitened form, because their prior is close to singular.
     """
 
     float64: int = 0
@@ -30,6 +31,9 @@ def counted() -> Iterator[Counts]:
     """Count what happens within, in this thread and in threads that the library starts for it.
 
     Counts within counts are part of the outer ones. Threads that the caller starts count for themselves.
+
+    Yields:
+        The numbers so far. They stay when the block has ended.
     """
     counts = Counts()
     token = _open.set((*_open.get(), counts))

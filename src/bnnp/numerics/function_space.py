@@ -4,14 +4,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from bnnp._core.shapes import Float, Tensor
-from bnnp.numerics.backends import back_end_for
-from bnnp.numerics.backends.base import (
-    ScaledData,
-    ScaledInputGradients,
-    ScaledResultGradients,
-    ScaledSolution,
-    ScaledValues,
-)
+from bnnp.numerics.backends import back_end_for, base
 from bnnp.numerics.chunks import in_shares, longest, rows_of, summed
 from bnnp.numerics.health import check_health
 
@@ -29,11 +22,11 @@ class FunctionSpaceSolve(torch.autograd.Function):
     def forward(ctx, covariance: Tensor, phi: Tensor, inverse_noise: Tensor, right: Tensor):  # pyright: ignore
         batch = (phi.shape[0], phi.shape[1], covariance.shape[0])
         scale = inverse_noise.expand(*batch[:2], *inverse_noise.shape[2:]).flatten(0, 1).contiguous()
-        rows, data = rows_of(phi), ScaledData(scale, rows_of(right))
+        rows, data = rows_of(phi), base.ScaledData(scale, rows_of(right))
         (count, n, d), units = rows.shape, covariance.shape[0]
         inverse = phi.new_empty(count, n * (n + 1) // 2, units)
-        solution = ScaledSolution(inverse, torch.empty_like(data.right))
-        values = ScaledValues(*phi.new_empty(3, count, units))
+        solution = base.ScaledSolution(inverse, torch.empty_like(data.right))
+        values = base.ScaledValues(*phi.new_empty(3, count, units))
         back_end = back_end_for(n, phi.device)
         beside = None if covariance.ndim == 2 else covariance.transpose(0, 1).reshape(d, units * d)
 
@@ -62,9 +55,9 @@ class FunctionSpaceSolve(torch.autograd.Function):
     def backward(ctx, grad_solved: Tensor, grad_log: Tensor, grad_trace: Tensor):  # pyright: ignore
         covariance, rows, scale, right, inverse, solved = ctx.saved_tensors
         phi_shape, noise_shape, batch = ctx.shapes
-        data, solution = ScaledData(scale, right), ScaledSolution(inverse, solved)
-        gradients = ScaledResultGradients(rows_of(grad_solved), rows_of(grad_log), rows_of(grad_trace))
-        into = ScaledData(torch.empty_like(scale), torch.empty_like(right))
+        data, solution = base.ScaledData(scale, right), base.ScaledSolution(inverse, solved)
+        gradients = base.ScaledGradients(rows_of(grad_solved), rows_of(grad_log), rows_of(grad_trace))
+        into = base.ScaledData(torch.empty_like(scale), torch.empty_like(right))
         grad_rows = torch.empty_like(rows)
         (count, n, d), units = rows.shape, covariance.shape[0]
         back_end = back_end_for(n, rows.device)
@@ -76,7 +69,7 @@ class FunctionSpaceSolve(torch.autograd.Function):
             grad_covariance = rows.new_zeros((units, d) if diagonal else (d, units * d))
             for part in chunks:
                 here, m = rows[part], part.stop - part.start
-                here_into = ScaledInputGradients(grad_gram[:m], *into.rows(part))
+                here_into = base.ScaledInputGradients(grad_gram[:m], *into.rows(part))
                 back_end.differentiate_scaled(data.rows(part), solution.rows(part), gradients.rows(part), here_into)
                 torch.bmm(grad_gram[:m].view(m, n, n * units).mT, here, out=pulled[:m])
                 _pull(covariance, pulled[:m], here, grad_rows[part], grad_covariance if needs_covariance else None)

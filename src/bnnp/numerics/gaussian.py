@@ -79,9 +79,20 @@ def condition(
 ) -> Update:
     """Sample every unit's posterior, by whichever form has the smaller matrix.
 
-    rest: what other points add, as for `weight_space`.
+    It costs `O(n d min(n, d))` for the matrix plus `O(min(n, d)^3)` for its inverse, per task, sample and unit.
 
-    Cost per task, sample and unit: `O(n d min(n, d))` for the matrix plus `O(min(n, d)^3)` for its inverse.
+    Args:
+        prior: Of each unit.
+        phi: Features of the points, for each sample or one for all samples.
+        seen: Pseudo-observations of the units at the points.
+        noise: Standard normal draws, of which the samples are made.
+        rest: What other points add. It is a constant: derivatives are those of the points in `phi` alone.
+
+    Returns:
+        Samples less the prior mean, with the KL to the prior and the log evidence.
+
+    Raises:
+        FactorisationError: If a posterior precision is not positive definite in float64 either.
     """
     n, d = phi.shape[-2:]
     if n > d or rest is not None:
@@ -134,10 +145,7 @@ def weight_space(
     noise: UpdateNoise,
     rest: NaturalParameters | None = None,
 ) -> Update:
-    """The update through `Q`, a d x d matrix per unit.
-
-    rest: what other points add. It is a constant: derivatives are those of the points in `phi` alone.
-    """
+    """The update through `Q`, a d x d matrix per unit. It takes what `condition` takes."""
     start = unit_products(prior.whitener if prior.is_diagonal else prior.whitener.mT, noise.weights)
     others = ()
     moving = None if rest is None else moving_with(prior.mean, rest.to(phi.dtype))

@@ -18,7 +18,11 @@ from bnnp.numerics.solve import unpacked, weighted_gram
 class NaturalParameters:
     """What points add to the natural parameters of every unit's posterior, about the prior mean. They add over data.
 
-    precision: `phi^T D^2 phi`, packed;  shift: `phi^T D r`;  noise: `phi^T D e`, for the sample;  square: `|r|^2`.
+    Attributes:
+        precision: `phi^T D^2 phi`, packed.
+        shift: `phi^T D r`.
+        noise: `phi^T D e`, for the sample.
+        square: `|r|^2`.
     """
 
     precision: Float[Tensor, "tasks phi_samples pairs units"]
@@ -36,7 +40,12 @@ class NaturalParameters:
 
     @staticmethod
     def joined(parts: Sequence["NaturalParameters"], shared: bool) -> "NaturalParameters":
-        """Those of all samples, from parts of them; `shared`: but for the noise they are the same for every sample."""
+        """Those of all samples, from parts of them.
+
+        Args:
+            parts: Natural parameters of some samples each.
+            shared: Whether they are the same for every sample, but for the noise.
+        """
         noise = torch.cat([part.noise for part in parts], dim=1)
         if shared:
             return replace(parts[0], noise=noise)

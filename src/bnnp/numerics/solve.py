@@ -62,11 +62,20 @@ def update_in_weight_space(
 ]:
     """Samples less the prior mean, the KL to the prior and the log evidence: `gaussian.py` in weight space.
 
-    log_scale: `log |L|`;  start: `L^-T v0`;  noise: `e`.
-    rest, shift: what other points add to `Q` (packed as by `weighted_gram`, without a derivative) and to `phi^T D r`.
+    It is one call of the compiled loops each way: with the samples and units of a small network, every operation of
+    torch in between would cost more than what it computes.
 
-    One call of the compiled loops each way: with the samples and units of a small network, every operation of torch in
-    between would cost more than what it computes.
+    Args:
+        precision: Of the prior, or its diagonal.
+        log_scale: `log |L|`.
+        mean: Of the prior.
+        phi: Features.
+        inverse_noise: `1/s`.
+        y: Observations.
+        start: `L^-T v0`.
+        noise: `e`.
+        rest: What other points add to `Q`, packed as by `weighted_gram`. It has no derivative.
+        shift: What they add to `phi^T D r`.
     """
     return WeightSpaceUpdate.apply(precision, log_scale, mean, phi, inverse_noise, y, start, noise, rest, shift)  # pyright: ignore
 
@@ -76,7 +85,10 @@ def inverse_of_one_plus(
 ) -> tuple[Float[Tensor, "*batch n n"], Float[Tensor, "*batch"]]:
     """`(I + G)^-1` and `log |I + G|` of many symmetric matrices `G`, none of which has a negative eigenvalue.
 
-    `O(n^3)` each way. In float32 it raises `TooLargeForFloat32` where that is not accurate enough.
+    It costs `O(n^3)` each way.
+
+    Raises:
+        TooLargeForFloat32: In float32, where that is not accurate enough.
     """
     return _InverseOfOnePlus.apply(gram)  # pyright: ignore
 

@@ -7,15 +7,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from bnnp._core.shapes import Float, Tensor
-from bnnp.numerics.backends import back_end_for, torch_linalg
-from bnnp.numerics.backends.base import (
-    UpdateData,
-    UpdateInputGradients,
-    UpdateOffsets,
-    UpdateResultGradients,
-    UpdateSolution,
-    UpdateValues,
-)
+from bnnp.numerics.backends import back_end_for, base, torch_linalg
 from bnnp.numerics.chunks import in_shares, rows_of, rows_of_each, summed
 from bnnp.numerics.health import is_healthy, refuse
 
@@ -33,7 +25,7 @@ class WeightSpaceUpdate(torch.autograd.Function):
         ctx, precision, log_scale, mean, phi, inverse_noise, y, start, noise, rest, shift
     ):
         prior = precision.mT.unsqueeze(0) if precision.ndim == 2 else torch_linalg.packed(precision.unsqueeze(0))
-        data = UpdateData(
+        data = base.UpdateData(
             prior.contiguous(),
             rows_of_each(mean.mT, phi),
             rows_of(phi),
@@ -42,7 +34,7 @@ class WeightSpaceUpdate(torch.autograd.Function):
             noise.mT.contiguous(),
         )
         others = (None, None) if rest is None else (rows_of(rest), rows_of(shift))
-        offsets = UpdateOffsets(log_scale.contiguous().view(1, 1, -1), start.mT.contiguous(), *others)
+        offsets = base.UpdateOffsets(log_scale.contiguous().view(1, 1, -1), start.mT.contiguous(), *others)
         solution, values = _unwritten(phi, offsets.start)
         (count, n, d), units = data.phi.shape, start.shape[2]
         back_end = back_end_for(d, phi.device)
@@ -60,12 +52,10 @@ class WeightSpaceUpdate(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_centred: Tensor, grad_kl: Tensor, grad_evidence: Tensor):  # pyright: ignore
-        data, solution = UpdateData(*ctx.saved_tensors[:6]), UpdateSolution(*ctx.saved_tensors[6:])
+        data, solution = base.UpdateData(*ctx.saved_tensors[:6]), base.UpdateSolution(*ctx.saved_tensors[6:])
         mean_shape, phi_shape, noise_shape, y_shape = ctx.shapes
         needs, batch = ctx.needs_input_grad, phi_shape[:2]
-        gradients = UpdateResultGradients(
-            grad_centred.mT.contiguous(), grad_kl.contiguous(), grad_evidence.contiguous()
-        )
+        gradients = base.UpdateGradients(grad_centred.mT.contiguous(), grad_kl.contiguous(), grad_evidence.contiguous())
         grad_priors, into = _differentiated(data, solution, gradients, needs[0], needs[3])
 
         def units_first(gradient: Tensor, shape: Sequence[int]) -> Tensor:
@@ -87,25 +77,25 @@ class WeightSpaceUpdate(torch.autograd.Function):
 
 def _unwritten(
     phi: Float[Tensor, "tasks phi_samples n d"], start: Float[Tensor, "tasks samples d units"]
-) -> tuple[UpdateSolution, UpdateValues]:
+) -> tuple[base.UpdateSolution, base.UpdateValues]:
     (tasks, samples, _, d), units = phi.shape, start.shape[-1]
     inverse = phi.new_empty(tasks * samples, d * (d + 1) // 2, units)
     centre, batch = phi.new_empty(tasks * samples, d, units), (tasks, samples, units)
-    solution = UpdateSolution(inverse, centre, phi.new_empty(start.shape))
-    return solution, UpdateValues(phi.new_empty(batch), phi.new_empty(batch), phi.new_empty(batch))
+    solution = base.UpdateSolution(inverse, centre, phi.new_empty(start.shape))
+    return solution, base.UpdateValues(phi.new_empty(batch), phi.new_empty(batch), phi.new_empty(batch))
 
 
 def _differentiated(
-    data: UpdateData,
-    solution: UpdateSolution,
-    gradients: UpdateResultGradients,
+    data: base.UpdateData,
+    solution: base.UpdateSolution,
+    gradients: base.UpdateGradients,
     needs_precision: bool,
     needs_phi: bool,
-) -> tuple[list[Tensor], UpdateInputGradients]:
+) -> tuple[list[Tensor], base.UpdateInputGradients]:
     """Derivatives by the prior's precision, one of each share, and by all other inputs."""
     (count, n, d), units = data.phi.shape, solution.centred.shape[-1]
     back_end = back_end_for(d, data.phi.device)
-    into = UpdateInputGradients(
+    into = base.UpdateInputGradients(
         None,
         torch.empty_like(data.phi) if needs_phi else None,
         data.phi.new_empty(count, n, units),

@@ -63,7 +63,7 @@ class ScaledValues(Rows):
 
 
 @dataclass(frozen=True)
-class ScaledResultGradients(Rows):
+class ScaledGradients(Rows):
     """Derivatives of the objective by what `invert_scaled` gives."""
 
     solved: Float[Tensor, "rows n columns units"]
@@ -87,8 +87,13 @@ class ScaledInputGradients(Rows):
 class UpdateData(Record):
     """What an update and its derivatives need. A row of `mean`, `scale` and `y` may stand for several of `phi`.
 
-    precision: of the prior, packed or diagonal;  mean: of the prior;  scale: `1/s` of every point;  y: observations.
-    noise: `e`, for the samples.
+    Attributes:
+        precision: Of the prior, packed or diagonal.
+        mean: Of the prior.
+        phi: Features.
+        scale: `1/s` of every point.
+        y: Observations.
+        noise: `e`, for the samples.
     """
 
     precision: Float[Tensor, "1 prior_pairs units"]
@@ -103,8 +108,11 @@ class UpdateData(Record):
 class UpdateOffsets(Record):
     """What else an update needs, and its derivatives do not.
 
-    log_scale: `log |L|`;  start: `L^-T v0`, for the samples.
-    rest, shift: what other points add to `Q` and to `phi^T D r`, or none.
+    Attributes:
+        log_scale: `log |L|`.
+        start: `L^-T v0`, for the samples.
+        rest: What other points add to `Q`, packed, or none.
+        shift: What they add to `phi^T D r`.
     """
 
     log_scale: Float[Tensor, "1 1 units"]
@@ -132,7 +140,7 @@ class UpdateValues(Record):
 
 
 @dataclass(frozen=True)
-class UpdateResultGradients(Record):
+class UpdateGradients(Record):
     """Derivatives of the objective by what `update` gives."""
 
     centred: Float[Tensor, "tasks samples d units"]
@@ -168,11 +176,7 @@ class BackEnd(Protocol):
         ...
 
     def differentiate_scaled(
-        self,
-        data: ScaledData,
-        solution: ScaledSolution,
-        gradients: ScaledResultGradients,
-        into: ScaledInputGradients,
+        self, data: ScaledData, solution: ScaledSolution, gradients: ScaledGradients, into: ScaledInputGradients
     ) -> None:
         """Derivatives of `invert_scaled`, into `into`."""
         ...
@@ -205,7 +209,7 @@ class BackEnd(Protocol):
         part: slice,
         data: UpdateData,
         solution: UpdateSolution,
-        gradients: UpdateResultGradients,
+        gradients: UpdateGradients,
         into: UpdateInputGradients,
     ) -> None:
         """Derivatives of `update` for a part of the rows, into `into`."""

@@ -3,19 +3,7 @@
 import torch
 
 from bnnp._core.shapes import Float, Tensor
-from bnnp.numerics.backends.base import (
-    ScaledData,
-    ScaledInputGradients,
-    ScaledResultGradients,
-    ScaledSolution,
-    ScaledValues,
-    UpdateData,
-    UpdateInputGradients,
-    UpdateOffsets,
-    UpdateResultGradients,
-    UpdateSolution,
-    UpdateValues,
-)
+from bnnp.numerics.backends import base
 
 IN_CHUNKS: bool = True
 NUMBERS_AT_ONCE = 2**22
@@ -23,7 +11,10 @@ NUMBERS_AT_ONCE = 2**22
 
 
 def invert_scaled(
-    gram: Float[Tensor, "rows n n units"], data: ScaledData, solution: ScaledSolution, values: ScaledValues
+    gram: Float[Tensor, "rows n n units"],
+    data: base.ScaledData,
+    solution: base.ScaledSolution,
+    values: base.ScaledValues,
 ) -> None:
     s = data.scale.mT
     matrix = gram.permute(0, 3, 1, 2) * s.unsqueeze(-1) * s.unsqueeze(-2)
@@ -35,7 +26,10 @@ def invert_scaled(
 
 
 def differentiate_scaled(
-    data: ScaledData, solution: ScaledSolution, gradients: ScaledResultGradients, into: ScaledInputGradients
+    data: base.ScaledData,
+    solution: base.ScaledSolution,
+    gradients: base.ScaledGradients,
+    into: base.ScaledInputGradients,
 ) -> None:
     whole, s = unpacked(solution.inverse), data.scale.mT
     x, b, g = (_units_first(columns) for columns in (solution.solved, data.right, gradients.solved))
@@ -64,7 +58,11 @@ def add_weighted_gram(
 
 
 def update(
-    part: slice, data: UpdateData, offsets: UpdateOffsets, solution: UpdateSolution, values: UpdateValues
+    part: slice,
+    data: base.UpdateData,
+    offsets: base.UpdateOffsets,
+    solution: base.UpdateSolution,
+    values: base.UpdateValues,
 ) -> float:
     rows = len(data.phi)
     kl, log_evidence, health = (x.view(rows, 1, -1) for x in (values.kl, values.log_evidence, values.health))
@@ -94,10 +92,10 @@ def update(
 
 def differentiate_update(
     part: slice,
-    data: UpdateData,
-    solution: UpdateSolution,
-    gradients: UpdateResultGradients,
-    into: UpdateInputGradients,
+    data: base.UpdateData,
+    solution: base.UpdateSolution,
+    gradients: base.UpdateGradients,
+    into: base.UpdateInputGradients,
 ) -> None:
     rows, _, d = data.phi.shape
     kl, evidence = (x.view(rows, 1, -1)[part] for x in (gradients.kl, gradients.log_evidence))
@@ -121,7 +119,7 @@ def differentiate_update(
 
 
 def _point_gradients(
-    here: UpdateData,
+    here: base.UpdateData,
     matrix: Float[Tensor, "rows units d d"],
     by_drawn: Float[Tensor, "rows samples d units"],
     by_total: Float[Tensor, "rows d units"],
@@ -145,11 +143,11 @@ def _point_gradients(
     return by_phi, by_scale, by_y
 
 
-def _part(data: UpdateData, part: slice) -> UpdateData:
+def _part(data: base.UpdateData, part: slice) -> base.UpdateData:
     """Some rows of what an update needs, one for each: samples that share the features of a row are side by side."""
     rows = len(data.phi)
     mean, scale, y = (for_each(x, rows)[part] for x in (data.mean, data.scale, data.y))
-    return UpdateData(data.precision, mean, data.phi[part], scale, y, _by_row(data.noise, rows)[part])
+    return base.UpdateData(data.precision, mean, data.phi[part], scale, y, _by_row(data.noise, rows)[part])
 
 
 def _by_row(x: Float[Tensor, "tasks samples n units"], rows: int) -> Float[Tensor, "rows columns n units"]:
@@ -206,7 +204,7 @@ def _invert(matrix: Tensor, log_determinant: Tensor, health: Tensor) -> Tensor:
     return torch.cholesky_inverse(factor)
 
 
-def _prior(data: UpdateData) -> Float[Tensor, "1 units d d"]:
+def _prior(data: base.UpdateData) -> Float[Tensor, "1 units d d"]:
     """Prior precisions as whole matrices."""
     if data.precision.shape[1] == data.phi.shape[-1]:
         return torch.diag_embed(data.precision.mT)

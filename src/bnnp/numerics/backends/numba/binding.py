@@ -13,19 +13,7 @@ import numpy as np
 import torch
 
 from bnnp._core.shapes import Float, Tensor
-from bnnp.numerics.backends.base import (
-    ScaledData,
-    ScaledInputGradients,
-    ScaledResultGradients,
-    ScaledSolution,
-    ScaledValues,
-    UpdateData,
-    UpdateInputGradients,
-    UpdateOffsets,
-    UpdateResultGradients,
-    UpdateSolution,
-    UpdateValues,
-)
+from bnnp.numerics.backends import base
 
 IN_CHUNKS: bool = False  # loops hold a block at a time, whatever they are given
 LARGEST = 128
@@ -33,13 +21,19 @@ LARGEST = 128
 
 
 def invert_scaled(
-    gram: Float[Tensor, "rows n n units"], data: ScaledData, solution: ScaledSolution, values: ScaledValues
+    gram: Float[Tensor, "rows n n units"],
+    data: base.ScaledData,
+    solution: base.ScaledSolution,
+    values: base.ScaledValues,
 ) -> None:
     _call(_loops().invert_scaled, (), (gram,), data, solution, values)
 
 
 def differentiate_scaled(
-    data: ScaledData, solution: ScaledSolution, gradients: ScaledResultGradients, into: ScaledInputGradients
+    data: base.ScaledData,
+    solution: base.ScaledSolution,
+    gradients: base.ScaledGradients,
+    into: base.ScaledInputGradients,
 ) -> None:
     _call(_loops().differentiate_scaled, (), data, solution, gradients, into)
 
@@ -54,17 +48,21 @@ def add_weighted_gram(
 
 
 def update(
-    part: slice, data: UpdateData, offsets: UpdateOffsets, solution: UpdateSolution, values: UpdateValues
+    part: slice,
+    data: base.UpdateData,
+    offsets: base.UpdateOffsets,
+    solution: base.UpdateSolution,
+    values: base.UpdateValues,
 ) -> float:
     return _call(_loops().update, (part.start, part.stop), data, offsets, solution, values)
 
 
 def differentiate_update(
     part: slice,
-    data: UpdateData,
-    solution: UpdateSolution,
-    gradients: UpdateResultGradients,
-    into: UpdateInputGradients,
+    data: base.UpdateData,
+    solution: base.UpdateSolution,
+    gradients: base.UpdateGradients,
+    into: base.UpdateInputGradients,
 ) -> None:
     _call(_loops().differentiate_update, (part.start, part.stop), data, solution, gradients, into)
 
@@ -103,11 +101,11 @@ def _compile_loops(dtype: torch.dtype) -> None:
         return [torch.ones((1,) * number, dtype=dtype) for number in axes]
 
     whole, (gram,) = slice(0, 1), ones(4)
-    scaled, found = ScaledData(*ones(3, 4)), ScaledSolution(*ones(3, 4))
-    invert_scaled(gram, scaled, found, ScaledValues(*ones(2, 2, 2)))
-    differentiate_scaled(scaled, found, ScaledResultGradients(*ones(4, 2, 2)), ScaledInputGradients(*ones(4, 3, 4)))
+    scaled, found = base.ScaledData(*ones(3, 4)), base.ScaledSolution(*ones(3, 4))
+    invert_scaled(gram, scaled, found, base.ScaledValues(*ones(2, 2, 2)))
+    differentiate_scaled(scaled, found, base.ScaledGradients(*ones(4, 2, 2)), base.ScaledInputGradients(*ones(4, 3, 4)))
     add_weighted_gram(whole, *ones(3, 3, 3))
-    data, solution = UpdateData(*ones(3, 3, 3, 3, 3, 4)), UpdateSolution(*ones(3, 3, 4))
-    update(whole, data, UpdateOffsets(*ones(3, 4, 3, 3)), solution, UpdateValues(*ones(3, 3, 3)))
-    into = UpdateInputGradients(*ones(3, 3, 3, 3, 4, 3))
-    differentiate_update(whole, data, solution, UpdateResultGradients(*ones(4, 3, 3)), into)
+    data, solution = base.UpdateData(*ones(3, 3, 3, 3, 3, 4)), base.UpdateSolution(*ones(3, 3, 4))
+    update(whole, data, base.UpdateOffsets(*ones(3, 4, 3, 3)), solution, base.UpdateValues(*ones(3, 3, 3)))
+    into = base.UpdateInputGradients(*ones(3, 3, 3, 3, 4, 3))
+    differentiate_update(whole, data, solution, base.UpdateGradients(*ones(4, 3, 3)), into)
