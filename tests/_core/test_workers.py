@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
+from contextvars import ContextVar
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ import torch
 import bnnp
 from bnnp._core.threads import in_parallel
 from bnnp.models import amortised as bnnp_model
-from bnnp.numerics import solve as inverse
+from bnnp.numerics import chunks
 from bnnp.objectives import PPAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate
@@ -102,6 +104,39 @@ def test_work_in_parallel_may_work_in_parallel(threads, number):
     assert torch.get_num_threads() == number
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_number_of_threads_is_left_changed(threads, fails):
+    """Nor that of threads that are started while others are at work, or later."""
+    threads(5)
+    before, seen = number_in_a_new_thread(), []
+
+    def work(item: int) -> None:
+        seen.append(number_in_a_new_thread())
+        if fails and item == 1:
+            raise ValueError("an error")
+
+    with pytest.raises(ValueError, match="an error") if fails else nullcontext():
+        in_parallel(work, range(3))
+    assert {before, *seen, number_in_a_new_thread(), torch.get_num_threads()} == {5}
+
+
+def number_in_a_new_thread() -> int:
+    numbers = []
+    thread = threading.Thread(target=lambda: numbers.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    return numbers[0]
+
+
+def test_threads_see_the_callers_context_variables(threads):
+    threads(2)
+    colour = ContextVar("colour", default="none")
+    token = colour.set("blue")
+    assert in_parallel(lambda _: colour.get(), range(3)) == ["blue"] * 3
+    colour.reset(token)
+    assert in_parallel(lambda _: colour.get(), range(3)) == ["none"] * 3
+
+
 NESTED = """
 import faulthandler, threading, torch
 from bnnp._core.threads import in_parallel
@@ -152,8 +187,8 @@ def shares(monkeypatch) -> list[int]:
         numbers.append(len(items))
         return in_parallel(work, items)
 
-    monkeypatch.setattr(inverse, "NUMBERS_A_SHARE", 2**10)
-    monkeypatch.setattr(inverse, "in_parallel", counted)
+    monkeypatch.setattr(chunks, "NUMBERS_PER_SHARE", 2**10)
+    monkeypatch.setattr(chunks, "in_parallel", counted)
     return numbers
 
 
@@ -168,7 +203,7 @@ def test_gradients_do_not_depend_on_the_number_of_threads(threads, shares, prior
         threads(number)
         terms.append(differentiate(model, PPAVI(8), batch(context), parameters, 0).total())
         gradients.append([parameter.grad for parameter in parameters])
-    assert max(shares) == inverse.MOST_SHARES
+    assert max(shares) == chunks.MOST_SHARES
     torch.testing.assert_close(terms[1], terms[0], rtol=1e-5, atol=0)
     for one, two in zip(*gradients, strict=True):
         assert (two - one).norm() <= 1e-5 * one.norm()

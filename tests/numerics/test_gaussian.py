@@ -6,22 +6,9 @@ import pytest
 import scipy.stats
 import torch
 
-from bnnp.numerics.gaussian import (
-    NaturalParameters,
-    Observations,
-    UnitPrior,
-    Update,
-    UpdateNoise,
-    condition,
-    condition_on,
-    function_space,
-    log_density_at_sample,
-    natural_parameters,
-    posterior_moments,
-    weight_space,
-    whitened_space,
-    with_missing,
-)
+from bnnp.numerics.gaussian import condition, condition_on, function_space, weight_space, whitened_space
+from bnnp.numerics.natural import NaturalParameters, log_density_at_sample, natural_parameters, posterior_moments
+from bnnp.numerics.records import Observations, UnitPrior, Update, UpdateNoise, with_missing
 from bnnp.numerics.solve import FactorisationError, unpacked
 from support import reference
 
@@ -356,7 +343,7 @@ def test_chunks_change_neither_values_nor_derivatives(monkeypatch, case, form):
         return [total, *torch.autograd.grad(total, inputs)]
 
     whole = value_and_gradients()
-    monkeypatch.setattr("bnnp.numerics.solve.NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("bnnp.numerics.chunks.NUMBERS_AT_ONCE", 1)
     torch.testing.assert_close(value_and_gradients(), whole, rtol=1e-10, atol=1e-10)
 
 
@@ -364,7 +351,7 @@ def test_chunks_change_neither_values_nor_derivatives(monkeypatch, case, form):
 @pytest.mark.parametrize("points", [2, 9])
 @pytest.mark.parametrize("at_once", [1, 2**20])
 def test_values_that_are_not_finite_are_an_error_that_names_the_task(monkeypatch, form, points, at_once):
-    monkeypatch.setattr("bnnp.numerics.solve.NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr("bnnp.numerics.chunks.NUMBERS_AT_ONCE", at_once)
     p = problem(Case(points, diagonal=False, shared=False))
     p.phi[1, 0, 0, 0] = math.nan
     with pytest.raises(FactorisationError) as raised:

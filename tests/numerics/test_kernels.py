@@ -1,7 +1,7 @@
 """The two back ends for many small matrices, the compiled loops and LAPACK, against one dense matrix at a time."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any
 
@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from bnnp.numerics.backends import base
 from bnnp.numerics.backends import torch_linalg as lapack
 from bnnp.numerics.backends.numba import binding as kernels
-from bnnp.numerics.backends.numba.batched import LANES
+from bnnp.numerics.backends.numba.simd import LANES
 from bnnp.numerics.solve import solve_in_function_space, update_in_weight_space
 
 
@@ -108,27 +109,19 @@ def unwritten(like: torch.Tensor, *shape: int) -> torch.Tensor:
 
 def invert_scaled(back_end: ModuleType, gram, scale, right) -> dict[str, torch.Tensor]:
     rows, n, _, units = right.shape
-    results = {
-        "inverse": unwritten(gram, rows, pairs(n), units),
-        "solution": unwritten(gram, *right.shape),
-        "log_determinant": unwritten(gram, rows, units),
-        "excess_trace": unwritten(gram, rows, units),
-        "health": unwritten(gram, rows, units),
-    }
-    back_end.invert_scaled(gram, scale, right, *results.values())
-    return results
+    solution = base.ScaledSolution(unwritten(gram, rows, pairs(n), units), unwritten(gram, *right.shape))
+    values = base.ScaledValues(*(unwritten(gram, rows, units) for _ in range(3)))
+    back_end.invert_scaled(gram, base.ScaledData(scale, right), solution, values)
+    return vars(solution) | vars(values)
 
 
 def differentiate_scaled(back_end: ModuleType, inputs, grads) -> dict[str, torch.Tensor]:
     gram, scale, right = inputs
     found = invert_scaled(back_end, gram, scale, right)
-    results = {
-        "gram": unwritten(gram, *gram.shape),
-        "scale": unwritten(gram, *scale.shape),
-        "right": unwritten(gram, *right.shape),
-    }
-    back_end.differentiate_scaled(found["inverse"], scale, right, found["solution"], *grads, *results.values())
-    return results
+    solution, gradients = base.ScaledSolution(found["inverse"], found["solved"]), base.ScaledGradients(*grads)
+    into = base.ScaledInputGradients(*(unwritten(gram, *x.shape) for x in inputs))
+    back_end.differentiate_scaled(base.ScaledData(scale, right), solution, gradients, into)
+    return vars(into)
 
 
 def one_by_one(matrices: np.ndarray, right: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -136,13 +129,13 @@ def one_by_one(matrices: np.ndarray, right: np.ndarray, weights: np.ndarray) -> 
     rows, n, columns, units = right.shape
     found = {
         "inverse": np.empty((rows, pairs(n), units)),
-        "solution": np.empty((rows, n, columns, units)),
+        "solved": np.empty((rows, n, columns, units)),
         **{name: np.empty((rows, units)) for name in ("log_determinant", "excess_trace", "health")},
     }
     for r, u in np.ndindex(rows, units):
         inverse = np.linalg.inv(matrices[r, u])
         found["inverse"][r, :, u] = inverse[np.tril_indices(n)]
-        found["solution"][r, :, :, u] = inverse @ right[r, :, :, u]
+        found["solved"][r, :, :, u] = inverse @ right[r, :, :, u]
         found["log_determinant"][r, u] = np.linalg.slogdet(matrices[r, u])[1]
         found["excess_trace"][r, u] = np.trace(weights[u] @ inverse) - n
         pivots = np.diag(np.linalg.cholesky(matrices[r, u])) ** 2
@@ -218,14 +211,21 @@ def update(back_end: ModuleType, given: dict[str, Any]) -> dict[str, torch.Tenso
     """The update of all rows, whose results are not there before."""
     rows, samples, d, units = given["start"].shape
     like = given["phi"]
-    results = {
-        "inverse": unwritten(like, rows, pairs(d), units),
-        "centre": unwritten(like, rows, d, units),
-        "centred": unwritten(like, rows, samples, d, units),
-        **{name: unwritten(like, rows, 1, units) for name in ("kl", "log_evidence", "health")},
-    }
-    back_end.update(slice(0, rows), *given.values(), *results.values())
-    return results
+    solution = base.UpdateSolution(
+        unwritten(like, rows, pairs(d), units),
+        unwritten(like, rows, d, units),
+        unwritten(like, rows, samples, d, units),
+    )
+    values = base.UpdateValues(*(unwritten(like, rows, 1, units) for _ in range(3)))
+    back_end.update(
+        slice(0, rows), part_of(given, base.UpdateData), part_of(given, base.UpdateOffsets), solution, values
+    )
+    return vars(solution) | vars(values)
+
+
+def part_of(values: dict[str, Any], record: type) -> Any:
+    """The record that some of the values make up."""
+    return record(**{field.name: values[field.name] for field in fields(record)})
 
 
 def invert_added(back_end: ModuleType, precision, gram, right) -> dict[str, torch.Tensor]:
@@ -250,7 +250,7 @@ def invert_added(back_end: ModuleType, precision, gram, right) -> dict[str, torc
     log_determinant = -2 * found["log_evidence"][:, 0]
     return {
         "inverse": found["inverse"],
-        "solution": found["centred"].transpose(1, 2),
+        "solved": found["centred"].transpose(1, 2),
         "log_determinant": log_determinant,
         "excess_trace": 2 * found["kl"][:, 0] - log_determinant,
         "health": found["health"][:, 0],
@@ -315,18 +315,17 @@ def update_gradients(given: dict[str, Any]) -> list[torch.Tensor]:
 def differentiate_update(back_end: ModuleType, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     found = update(back_end, given)
     (rows, n, d), units = given["phi"].shape, given["start"].shape[-1]
-    results = {
-        "precision": torch.zeros_like(given["precision"]),
-        "phi": unwritten(given["phi"], *given["phi"].shape),
-        "scale": unwritten(given["phi"], rows, n, units),
-        "y": unwritten(given["phi"], rows, n, units),
-        "start": unwritten(given["phi"], *given["start"].shape),
-        "shift": unwritten(given["phi"], rows, d, units),
-    }
-    names = ("precision", "mean", "phi", "scale", "y", "noise")
-    saved = [*(given[name] for name in names), *(found[name] for name in ("inverse", "centre", "centred"))]
-    back_end.differentiate_update(slice(0, rows), *saved, *update_gradients(given), *results.values())
-    return results
+    into = base.UpdateInputGradients(
+        precision=torch.zeros_like(given["precision"]),
+        phi=unwritten(given["phi"], *given["phi"].shape),
+        scale=unwritten(given["phi"], rows, n, units),
+        y=unwritten(given["phi"], rows, n, units),
+        start=unwritten(given["phi"], *given["start"].shape),
+        shift=unwritten(given["phi"], rows, d, units),
+    )
+    kept = part_of(given, base.UpdateData), part_of(found, base.UpdateSolution)
+    back_end.differentiate_update(slice(0, rows), *kept, base.UpdateGradients(*update_gradients(given)), into)
+    return vars(into)
 
 
 def dense_gradients(given: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -378,7 +377,8 @@ def test_a_part_of_the_rows_is_updated_and_no_other(back_end):
     given = update_problem(STRADDLING, 7, diagonal=True)
     whole = update(back_end, given)
     part = {name: torch.full_like(values, -1) for name, values in whole.items()}
-    back_end.update(slice(1, 2), *given.values(), *part.values())
+    results = part_of(part, base.UpdateSolution), part_of(part, base.UpdateValues)
+    back_end.update(slice(1, 2), part_of(given, base.UpdateData), part_of(given, base.UpdateOffsets), *results)
     for name, values in part.items():
         torch.testing.assert_close(values[1], whole[name][1])
         assert bool((values[[0, 2]] == -1).all())
@@ -387,14 +387,14 @@ def test_a_part_of_the_rows_is_updated_and_no_other(back_end):
 @every_back_end
 def test_derivatives_that_nobody_wants_are_not_written(back_end):
     given = update_problem(STRADDLING, 7, diagonal=True)
-    found, grads, phi = update(back_end, given), update_gradients(given), given["phi"]
-    names = ("precision", "mean", "phi", "scale", "y", "noise")
-    saved = [*(given[name] for name in names), *(found[name] for name in ("inverse", "centre", "centred"))]
-    scale, y = unwritten(phi, 2, *given["scale"].shape)
-    start, shift = unwritten(phi, *given["start"].shape), unwritten(phi, *given["shift"].shape)
-    back_end.differentiate_update(slice(0, len(phi)), *saved, *grads, None, None, scale, y, start, shift)
+    kept = part_of(given, base.UpdateData), part_of(update(back_end, given), base.UpdateSolution)
+    written = {name: unwritten(given["phi"], *given[name].shape) for name in ("scale", "y", "start", "shift")}
+    into, gradients = (
+        base.UpdateInputGradients(precision=None, phi=None, **written),
+        base.UpdateGradients(*update_gradients(given)),
+    )
+    back_end.differentiate_update(slice(0, STRADDLING.rows), *kept, gradients, into)
     expected = dense_gradients(given)
-    written = {"scale": scale, "y": y, "start": start, "shift": shift}
     assert_close(written, {name: expected[name] for name in written})
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +39,17 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
     finally:
         Path(temporary).unlink(missing_ok=True)
     return path
+
+
+def cache_folder() -> Path:
+    """The folder of this library among the user's caches, by the conventions of the platform."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "bnnp"
 
 
 def _not_written(path: Path, error: OSError) -> OSError:

@@ -40,7 +40,10 @@ def normal(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Te
 
 @contextmanager
 def starting_from(generator: torch.Generator) -> Iterator[None]:
-    """Within it torch's own modules start from a generator instead of the global seed, which is not ours to use."""
+    """Within it torch's own modules start from a generator instead of the global seed, which is not ours to use.
+
+    They start on the CPU, so that the states of other devices are left alone.
+    """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         yield

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp.numerics import fallbacks
 from bnnp.numerics.gaussian import Observations, UnitPrior
 from bnnp.numerics.last_layer import (
     LastLayer,
@@ -52,6 +53,7 @@ def in_float64_where_needed(estimates: Estimates, compute: Callable[[Estimates],
     try:
         return compute(estimates)
     except TooLargeForFloat32:
+        fallbacks.count(float64=1)
         return compute(estimates.in_float64())
 
 

@@ -13,8 +13,10 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from bnnp._core.shapes import Float, Int, Tensor
-from bnnp._core.threads import in_parallel
-from bnnp.numerics.solve import back_end_for, check_health, parts_of, rows_in, shares_of
+from bnnp.numerics.backends import back_end_for
+from bnnp.numerics.backends.base import BackEnd, ScaledData, ScaledSolution, ScaledValues
+from bnnp.numerics.chunks import in_shares
+from bnnp.numerics.health import check_health
 
 SMALL_GROUP = 3
 """Rows of a group up to which products with each of them in turn are faster than many small matrix products."""
@@ -128,12 +130,12 @@ def _solve(ctx, gram: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     back_end = back_end_for(n, gram.device)
 
     def work(chunks: list[slice]) -> list[tuple[Tensor, ...]]:
-        return [_solved(back_end, *rows_in(part, matrices, columns)) for part in parts_of(chunks, back_end)]
+        return [_solved(back_end, matrices[part], columns[part]) for part in chunks]
 
     if gram.numel() == 0:
         shares = [[(matrices, columns, *gram.new_zeros(2, count), gram.new_ones(count))]]
     else:
-        shares = in_parallel(work, shares_of(count, n * n, gram.device))
+        shares = in_shares(work, count, n * n, gram.device, back_end.IN_CHUNKS)
     parts = [part for share in shares for part in share]
     *found, health = parts[0] if len(parts) == 1 else map(torch.cat, zip(*parts, strict=True))
     check_health(health, (batch[0], count // batch[0], 1) if batch else (1, 1, 1))
@@ -141,7 +143,7 @@ def _solve(ctx, gram: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     return found[0], found[1], found[2], found[3]
 
 
-def _solved(back_end, gram: Float[Tensor, "count n n"], right: Float[Tensor, "count n"]) -> tuple[Tensor, ...]:
+def _solved(back_end: BackEnd, gram: Float[Tensor, "count n n"], right: Float[Tensor, "count n"]) -> tuple[Tensor, ...]:
     """As `_solve`, with the healths; the compiled loops are faster with the matrices last in memory."""
     count, n = right.shape
     lanes, column = gram.permute(1, 2, 0).contiguous(), right.mT.contiguous()
@@ -149,11 +151,9 @@ def _solved(back_end, gram: Float[Tensor, "count n n"], right: Float[Tensor, "co
     numbers = gram.new_empty(3, 1, count)
     back_end.invert_scaled(
         lanes.unsqueeze(0),
-        gram.new_ones(1, n, count),
-        column.view(1, n, 1, count),
-        packed,
-        solution.view(1, n, 1, count),
-        *numbers,
+        ScaledData(gram.new_ones(1, n, count), column.view(1, n, 1, count)),
+        ScaledSolution(packed, solution.view(1, n, 1, count)),
+        ScaledValues(*numbers),
     )
     inverse = packed[0].mT[:, _places(n, gram.device)]
     return inverse.contiguous(), solution.mT.contiguous(), *numbers.view(3, count)

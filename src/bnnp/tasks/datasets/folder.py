@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import os
-import sys
 import urllib.request
 import zlib
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from bnnp._core.files import write_atomically
+from bnnp._core.files import cache_folder, write_atomically
 
 VARIABLE = "BNNP_DATA"
 _BLOCK, _PATIENCE = 2**16, 30
@@ -78,17 +77,6 @@ def read_decompressed(path: Path) -> bytes:
     """The content of a file, which may be compressed by gzip."""
     data = path.read_bytes()
     return _decompressed(data, path) if path.suffix == ".gz" else data
-
-
-def cache_folder() -> Path:
-    """The folder of this library among the user's caches, by the conventions of the platform."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "bnnp"
 
 
 def _decompressed(data: bytes, origin: Path | str) -> bytes:

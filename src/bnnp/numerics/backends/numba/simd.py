@@ -2,8 +2,6 @@
 
 A compiler vectorises a loop over a handful of numbers badly, since it must fear that arrays overlap, and it does not
 keep sums in registers. With these a loop over many small matrices at once reads like a loop over one.
-
-Compiled functions are cached by the date of their own file: touch `batched.py` after a change here.
 """
 
 import operator
@@ -12,7 +10,7 @@ from typing import no_type_check
 import numba
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+from numba.extending import intrinsic, lower_builtin, models, overload, register_model, type_callable
 
 LANES = 16
 """Numbers in a vector: as many float32 as the longest registers of today's CPUs hold. Others take several."""
@@ -50,6 +48,18 @@ def _pointer(_, address, number):
 def array(described, number):
     """The contiguous array of numbers of that kind whose address and shape the caller gives in one tuple."""
     return numba.carray(_pointer(described[0], number), described[1:])
+
+
+def arrays(record, number):
+    """The arrays of all tuples in a record. Loops call it; what is compiled for them is below."""
+
+
+@overload(arrays)
+@no_type_check
+def _arrays(record, number):
+    if len(record) == 1:
+        return lambda record, number: (array(record[0], number),)
+    return lambda record, number: (array(record[0], number),) + arrays(record[1:], number)  # noqa: RUF005
 
 
 @intrinsic
