@@ -44,11 +44,15 @@ class ContextCount:
 ContextSize = ContextShare | ContextCount
 
 
-def context_size(share: float | tuple[float, float] | None, count: int | tuple[int, int] | None = None) -> ContextSize:
-    """The user's choice, as a number or a range, of how large contexts are. A count goes before a share."""
+def context_size(
+    share: float | tuple[float, float] | ContextSize | None, count: int | tuple[int, int] | None = None
+) -> ContextSize:
+    """The user's choice, as a number, a range or an object, of how large contexts are. A count goes before a share."""
     if count is not None:
         low, high = _range(count, "context_count", "as in 10 or (5, 20)")
         return ContextCount(int(low), int(high))
+    if isinstance(share, ContextShare | ContextCount):
+        return share
     if share is None:
         raise ValueError("context_share: got None, expected a share or a range of shares, as in (0.1, 0.5)")
     return ContextShare(*_range(share, "context_share", "as in 0.3 or (0.1, 0.5)"))
