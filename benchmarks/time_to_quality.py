@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
         first, last = (float(rate) for rate in options.learning_rate.split(","))
         settings = replace(settings, learning_rate=(first, last))
     if options.recipe in HELD:
-        bnnp.training.start_prior(model, source, settings.prior_start, options.seed)
+        bnnp.start_prior(model, source, settings.prior_start, options.seed)
         model.set_prior_learnability(0)
     result = bnnp.fit(
         model,

@@ -24,7 +24,7 @@ SHARE = (0.02, 0.6)
 def trained(name: str) -> bnnp.BNNP:
     tasks, activation, start = CHOICES[name]
     model = bnnp.BNNP(1, 1, (48, 48), activation, likelihood=bnnp.Gaussian(0.05, max_noise=0.06), seed=0)
-    bnnp.training.start_prior(model, tasks, start, seed=0)
+    bnnp.start_prior(model, tasks, start, seed=0)
     model.set_prior_learnability(0)
     for seed, (steps, samples, rate) in enumerate(STAGES):
         settings = bnnp.FitSettings(learning_rate=rate)

@@ -15,7 +15,16 @@ from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.priors import starts
-from bnnp.training import Checkpointing, Evaluation, FitResult, FitSettings, History, TrainingDiverged, fit
+from bnnp.training import (
+    Checkpointing,
+    Evaluation,
+    FitResult,
+    FitSettings,
+    History,
+    TrainingDiverged,
+    fit,
+    start_prior,
+)
 
 __version__ = "0.1.0"
 
@@ -43,6 +52,7 @@ __all__ = [
     "FitSettings",
     "Evaluation",
     "Checkpointing",
+    "start_prior",
     "FitResult",
     "History",
     "TrainingDiverged",

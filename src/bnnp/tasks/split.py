@@ -28,14 +28,28 @@ class ContextShare:
 
 @dataclass(frozen=True)
 class ContextCount:
-    """Context of a number of points, drawn uniformly from `low, ..., high` for every split."""
+    """Context of a number of points, drawn uniformly from `low, ..., high` for every split.
+
+    Args:
+        low: The smallest number of points.
+        high: The largest number of points.
+
+    Raises:
+        ValueError: If these are not whole numbers with `0 <= low <= high`.
+
+    Example:
+        bnnp.fit(model, tasks, context_share=bnnp.tasks.ContextCount(5, 20))
+    """
 
     low: int
     high: int
 
     def __post_init__(self):
-        if not 0 <= self.low <= self.high:
-            raise ValueError(f"context_count: got ({self.low}, {self.high}), expected 0 <= low <= high")
+        whole = all(isinstance(end, int | np.integer) for end in (self.low, self.high))
+        if not (whole and 0 <= self.low <= self.high):
+            raise ValueError(
+                f"context_count: got ({self.low}, {self.high}), expected whole numbers of points, 0 <= low <= high"
+            )
 
     def size(self, points: int, generator: torch.Generator) -> int:
         return int(torch.randint(self.low, self.high + 1, (), generator=generator))

@@ -34,7 +34,7 @@ def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str 
         ValueError: If the tasks do not fit the model, or the start does not.
 
     Example:
-        bnnp.training.start_prior(model, tasks, bnnp.starts.Fitted(), seed=0)
+        bnnp.start_prior(model, tasks, bnnp.starts.Fitted(), seed=0)
         model.set_prior_learnability(0)
         bnnp.fit(model, tasks, steps=3_000, seed=0)
     """

@@ -28,7 +28,7 @@ class Switch(Start):
     `sin(pi c / 2)` there (the arcsine law), so that a linear model of the tasks tells what `f` must be.
 
     Example:
-        bnnp.training.start_prior(model, bnnp.tasks.heaviside(), bnnp.starts.Switch(), seed=0)
+        bnnp.start_prior(model, bnnp.tasks.heaviside(), bnnp.starts.Switch(), seed=0)
     """
 
     tasks = 256
@@ -63,7 +63,7 @@ class Floor(Start):
         whitening_floor: As that of `Spread`; functions that rest at a floor are smooth where they leave it.
 
     Example:
-        bnnp.training.start_prior(model, tasks, bnnp.starts.Floor(), seed=0)
+        bnnp.start_prior(model, tasks, bnnp.starts.Floor(), seed=0)
     """
 
     whitening_floor: float = 0.03

@@ -29,7 +29,7 @@ class Fitted(Start):
     with it and hold the prior at first: `docs/training.md` says why.
 
     Example:
-        bnnp.training.start_prior(model, tasks, bnnp.starts.Fitted(), seed=0)
+        bnnp.start_prior(model, tasks, bnnp.starts.Fitted(), seed=0)
         model.set_prior_learnability(0)
         bnnp.fit(model, tasks, steps=3_000, seed=0)
     """

@@ -24,7 +24,7 @@ class Place(Start):
     of its inputs, each with the weight of its squared distance from the usual output.
 
     Example:
-        bnnp.training.start_prior(model, bnnp.tasks.ecg(), bnnp.starts.Place(), seed=0)
+        bnnp.start_prior(model, bnnp.tasks.ecg(), bnnp.starts.Place(), seed=0)
     """
 
     needs = Needs(activation="tanh", hidden=2, inputs=1)
