@@ -91,7 +91,7 @@ def check_start(start: Start, network: AnyNetwork, *, real_valued: bool) -> None
         return
     activation = getattr(network, "activation", None)
     if network.mixes_points or needs.activation not in (None, activation):
-        wanted = "" if needs.activation is None else f" with activation={needs.activation!r}"
+        wanted = "" if needs.activation is None else f" with activation {needs.activation!r}"
         raise ValueError(
             f"prior_start {start!r}: got a {type(network).__name__} with activation {activation!r}, expected a "
             f"multilayer perceptron{wanted}; build the model so, or take prior_start='spread'"
