@@ -83,8 +83,7 @@ def quality(steps: int, seeds: int) -> None:
                 objective=bnnp.objectives.PPAVI(8),
                 steps=steps,
                 context_share=share,
-                learning_rate=(2e-3, 5e-5),
-                chunk_size=chunk,
+                settings=bnnp.FitSettings(learning_rate=(2e-3, 5e-5), chunk_size=chunk),
                 seed=seed,
                 progress=False,
             )

@@ -31,7 +31,7 @@ def trained(name: str, minutes: float) -> tuple[AmortisedModel, int]:
             objective=bnnp.objectives.PPAVI(8),
             steps=steps,
             context_share=(0.05, 0.5),
-            learning_rate=(2e-3, 5e-5),
+            settings=bnnp.FitSettings(learning_rate=(2e-3, 5e-5)),
             progress=False,
         )
 

@@ -17,9 +17,7 @@ import bnnp
 from bnnp._core.random import child
 from bnnp.experiment import markdown_table, mean_and_error, score_sets
 from bnnp.inference import Effort, InferenceWarning, infer_many
-from bnnp.priors import fitted
-from bnnp.priors.starts.by_name import STARTS
-from bnnp.priors.starts.spread import Examples
+from bnnp.priors.starts import Examples, Floor
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
 
@@ -34,8 +32,7 @@ def scores(splits: list[Split], examples: list[Examples], floor: float | None, y
     for fold, others in enumerate(examples):
         model = bnnp.BNNP(3, 1, (64, 64, 64), "relu", "factorised" if floor is None else "unitwise", seed=0)
         if floor is not None:
-            fitted.SMOOTH_FLOOR = floor
-            STARTS["floor"].set(model.prior, others, child(0, fold))
+            Floor(whitening_floor=floor).set(model.prior, others, child(0, fold))
         left_out += splits[fold::FOLDS]
         posteriors += infer_many(
             model.prior,

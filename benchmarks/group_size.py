@@ -48,8 +48,8 @@ def measure(process: str, group: str, seed: int, samples: int) -> dict:
     tests = [random_split(task, size, child(2, i)) for i, task in enumerate(source.draw(64, child(3)))]
     started = time.process_time()
     objective = bnnp.objectives.PPAVI(samples, group_size=GROUPS[group])
-    rates = (1e-3, 1e-4) if process == "heaviside" else (3e-3, 1e-4)
-    bnnp.fit(model, source, objective=objective, steps=STEPS[process], learning_rate=rates, seed=seed, progress=False)
+    settings = bnnp.FitSettings(learning_rate=(1e-3 if process == "heaviside" else 3e-3, 1e-4))
+    bnnp.fit(model, source, objective=objective, steps=STEPS[process], settings=settings, seed=seed, progress=False)
     seconds = time.process_time() - started
     scores = bnnp.evaluate(model, tests, num_samples=100, seed=0)
     row = {"process": process, "group": group, "seed": seed, "cpu_seconds": seconds}

@@ -48,10 +48,11 @@ def new_model(name: str, data: str) -> MetaLearner:
 
 def recipe(name: str) -> dict[str, Any]:
     if name == "BNNP":
-        return {"objective": PPAVI(10), "batch_size": 5, "learning_rate": (2e-3, 3e-5)}
+        return {"objective": PPAVI(10), "batch_size": 5, "settings": bnnp.FitSettings(learning_rate=(2e-3, 3e-5))}
     batch_size = 16 if name in ("CNP", "TNP") else 5  # tasks cost more where each has 16 samples
     rate = 5e-4 if name in ("ANP", "TNP") else 1e-3  # at 1e-3 one of three trainings of the ANP diverged
-    return {"objective": NPML(16), "batch_size": batch_size, "learning_rate": (rate, 1e-5)}
+    settings = bnnp.FitSettings(learning_rate=(rate, 1e-5))
+    return {"objective": NPML(16), "batch_size": batch_size, "settings": settings}
 
 
 def trained(name: str, data: str, seconds: float) -> tuple[MetaLearner, int, float]:

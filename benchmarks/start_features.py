@@ -10,7 +10,6 @@ import torch
 
 import bnnp
 from bnnp.networks.base import features_of_layer
-from bnnp.priors.starts.spread import spread
 
 POINTS, NOISE = 300, 0.15
 
@@ -21,7 +20,7 @@ def fit_error(activation: str, start: str) -> float:
     x = source.low + (source.high - source.low) * torch.rand(3000, 1, generator=generator)
     model = bnnp.BNNP(1, 1, (48, 48), activation)
     if start == "spread":
-        spread(model.prior, x, torch.tensor([0.4]), generator)
+        bnnp.starts.Spread().set(model.prior, bnnp.starts.Examples([x], [], torch.tensor([0.4])), generator)
         weights = [model.prior.from_units(i, model.prior.layer(i, []).mean)[0, 0] for i in range(2)]
     else:
         weights = [w[0] for w in model.prior.sample(1, seed=0)[:2]]

@@ -18,24 +18,19 @@ CHOICES = {
 }
 STAGES = ((3000, 10, (1e-3, 5e-5)), (2000, 32, (3e-4, 1e-5)))
 """Steps, weight samples, and the first and last learning rate."""
+SHARE = (0.02, 0.6)
 
 
 def trained(name: str) -> bnnp.BNNP:
     tasks, activation, start = CHOICES[name]
     model = bnnp.BNNP(1, 1, (48, 48), activation, likelihood=bnnp.Gaussian(0.05, max_noise=0.06), seed=0)
+    bnnp.start_prior(model, tasks, start, seed=0)
+    model.set_prior_learnability(0)
     for seed, (steps, samples, rate) in enumerate(STAGES):
-        bnnp.fit(
-            model,
-            tasks,
-            objective=PPAVI(samples),
-            steps=steps,
-            learning_rate=rate,
-            prior_rate=0,
-            prior_start=start,
-            context_share=(0.02, 0.6),
-            seed=seed,
-        )
-    return model
+        settings = bnnp.FitSettings(learning_rate=rate)
+        objective = PPAVI(samples)
+        bnnp.fit(model, tasks, objective=objective, steps=steps, context_share=SHARE, settings=settings, seed=seed)
+    return model.set_prior_learnability(1)
 
 
 def main() -> None:

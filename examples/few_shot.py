@@ -194,7 +194,7 @@ def trained(steps: int) -> bnnp.BNNP:
         objective=bnnp.objectives.PPAVI(num_samples=8),
         steps=steps,
         batch_size=8,
-        context_count=(3, 30),
+        context_share=bnnp.tasks.ContextCount(3, 30),
         seed=0,
     )
     return model

@@ -55,7 +55,7 @@ def _papers(
 ) -> Settings:
     """App. F.4 of the paper. The TNP's rate is not in the text."""
     common = {"noise": 0.1, "samples": 16, "points_share": 1.0, "scored": 1000}
-    training = _trained(100_000, learning_rate, batch_size, prior_rate=1.0, recipe="paper")
+    training = _trained(100_000, learning_rate, batch_size, prior_lr_multiplier=1.0, recipe="paper")
     peer = {"hidden": (256, 256, 256), "ar_scored": 1000, "ar_targets": None}
     vi = {"steps": 75_000, "learning_rate": (5e-3, 1e-4), "elbo_samples": 8}
     return Settings(
@@ -96,7 +96,7 @@ SCALES: dict[str, dict[str, Settings]] = {
         "abalone": Settings(
             (0.0, 0.5, 0.8, 0.9, 1.0),
             {"noise": 0.6, "max_noise": None, "samples": 2, "points_share": 1.0, "scored": 1000, "hidden": (32, 32, 32)}
-            | {"training": _trained(12_000, (2e-3, 5e-4), 2, context_share=(0.02, 0.12), prior_rate=5.0)},
+            | {"training": _trained(12_000, (2e-3, 5e-4), 2, context_share=(0.02, 0.12), prior_lr_multiplier=5.0)},
             _SMALL_PEERS | {"noise": 0.4, "points_share": 0.2, "training": _trained(0, (1e-3, 1e-5), 2)},
             _SMALL_BNNS | {"inducing": 64},
             _SMALL_PEER_STEPS,
@@ -114,7 +114,7 @@ SCALES: dict[str, dict[str, Settings]] = {
                 "scored": 1000,
                 "hidden": (96, 96, 96, 96),
             }
-            | {"training": _trained(1200, (1.5e-3, 4e-4), 5, prior_rate=4.0, recipe="standard start")},
+            | {"training": _trained(1200, (1.5e-3, 4e-4), 5, prior_lr_multiplier=4.0, recipe="standard start")},
             _SMALL_PEERS | {"noise": 0.1, "points_share": 0.3, "training": _trained(0, (1e-3, 1e-5), 5)},
             _SMALL_BNNS | {"inducing": 48},
             _SMALL_PEER_STEPS,

@@ -127,7 +127,7 @@ def learn(
             "digits",
             recipe=recipe,
             objective=bnnp.objectives.PPAVI(samples, kl_weight=kl_weight),
-            context_count=context_count,
+            context_share=bnnp.tasks.ContextCount(*context_count),
             seed=SEED + number,
             **episode,
         )

@@ -38,14 +38,9 @@ _SMALL = {
     "learning_rate": (2e-3, 5e-5),
     "share": (0.02, 0.5),
 }
-_HELD = _SMALL | {
-    "steps": 3000,
-    "inference_steps": 0,
-    "learning_rate": (1e-3, 5e-5),
-    "prior_rate": 0.0,
-    "max_noise": 0.06,
-}
-_DETOUR = _HELD | {"steps": 1500, "held_steps": 1500, "prior_rate": 0.3}
+_FITTED = _SMALL | {"inference_steps": 0, "learning_rate": (1e-3, 5e-5), "max_noise": 0.06}
+_HELD = _FITTED | {"steps": 3000, "hold_prior": True}
+_DETOUR = _FITTED | {"steps": 1500, "held_steps": 1500, "prior_lr_multiplier": 0.3}
 _SMOKE = {"hidden": (6, 6), "steps": 3, "samples": 2, "learning_rate": (2e-3, 1e-4), "share": (0.1, 0.5)}
 TRAINING: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {"sawtooth": _SMOKE | {"inference_steps": 2}, "bnn": _SMOKE | {"held_steps": 2}},
@@ -88,7 +83,8 @@ def learn(
     held_steps: int = 0,
     max_noise: float | None = None,
     weight: float = 1.0,
-    prior_rate: float = 1.0,
+    prior_lr_multiplier: float = 1.0,
+    hold_prior: bool = False,
     recipe: str = "default",
 ) -> dict[str, Any]:
     """Train, keep the model, and measure what it has learned; with inference steps, the prior before the inference.
@@ -97,16 +93,16 @@ def learn(
     weight: of the predictive term and the KL where all is learned at once; the paper has 0.1 for Heaviside functions.
     max_noise: a bound on the learned noise. Without it short trainings take structure for noise.
     held_steps: of learning inference under a fitted prior, after steps in which that prior was free.
-    prior_rate: how much faster than the rest the prior learns; 0 holds it where the recipe starts it.
+    prior_lr_multiplier: how much faster than the rest the prior learns.
+    hold_prior: the prior stays where the recipe starts it.
     """
     source = source_of(process, points)
     likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
     model = bnnp.BNNP(1, 1, hidden, ACTIVATIONS[process], "unitwise", likelihood, seed=SEED)
     choices = {
         "learning_rate": learning_rate,
-        "context_share": share,
-        "context_count": count,
-        "prior_rate": prior_rate,
+        "context_share": share if count is None else bnnp.tasks.ContextCount(*count),
+        "prior_lr_multiplier": prior_lr_multiplier,
         "recipe": recipe,
         "seed": SEED,
     }
@@ -117,7 +113,7 @@ def learn(
         learn_by_detour(model, source, folder, process, samples, steps, held_steps, choices)
     else:
         objective = bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight)
-        train(model, source, folder, process, objective=objective, steps=steps, **choices)
+        train(model, source, folder, process, objective=objective, steps=steps, hold_prior=hold_prior, **choices)
     splits = fixed_tests(source_of(process, (100, 100)), tests, (0.02, 0.5), TEST_SEED)
     scores = bnnp.evaluate(model, splits, num_samples=200, seed=0).to_dict()
     return {
@@ -142,7 +138,7 @@ def learn_by_detour(
     Under a narrow prior of one shape at a random place, inference that does not know the place yet does best by putting
     the shape out of sight, and stays there. While the prior may move it widens, so that wrong places cost less.
     """
-    held = choices | {"prior_rate": 0.0}
+    held = choices | {"hold_prior": True}
     objective = bnnp.objectives.PPAVI(samples)
     train(model, source, folder, name, objective=objective, steps=max(1, steps // 10), **held)
     fitted = {key: value.clone() for key, value in model.prior.state_dict().items()}

@@ -89,7 +89,7 @@ def meta_bound(noise: float, steps: int) -> list[dict]:
         objective=bnnp.objectives.PPAVI(num_samples=8),
         steps=steps,
         context_share=(0.7, 0.9),
-        learning_rate=(5e-3, 5e-5),
+        settings=bnnp.FitSettings(learning_rate=(5e-3, 5e-5)),
         progress=False,
         seed=SEEDS[0],
     )

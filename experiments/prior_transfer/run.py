@@ -37,7 +37,7 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
             "learning_rate": (1e-3, 1e-5),
             "context_share": (0.0, 0.25),
             "max_noise": 0.3,
-            "prior_rate": 0.0,
+            "hold_prior": True,
             "recipe": "floor",
         },
     },
@@ -98,10 +98,10 @@ def train_prior(
     context_share: tuple[float, float],
     folder: Path,
     max_noise: float | None = None,
-    prior_rate: float = 1.0,
+    hold_prior: bool = False,
     recipe: str = "default",
 ) -> dict[str, float]:
-    """Meta-learn a prior, and keep the model. A prior of rate 0 stays where the recipe fits it to the tasks."""
+    """Meta-learn a prior, and keep the model. A prior that is held stays where the recipe fits it to the tasks."""
     tasks = climate(scale).training if process == "climate" else SOURCES[process]()
     likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
     model = bnnp.BNNP(
@@ -116,7 +116,7 @@ def train_prior(
         steps=steps,
         learning_rate=learning_rate,
         context_share=context_share,
-        prior_rate=prior_rate,
+        hold_prior=hold_prior,
         recipe=recipe,
         seed=TEST_SEED,
     )

@@ -14,7 +14,17 @@ from bnnp.numerics.solve import FactorisationError
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.prediction.sampled import SampledPredictive
-from bnnp.training import FitResult, History, TrainingDiverged, fit
+from bnnp.priors import starts
+from bnnp.training import (
+    Checkpointing,
+    Evaluation,
+    FitResult,
+    FitSettings,
+    History,
+    TrainingDiverged,
+    fit,
+    start_prior,
+)
 
 __version__ = "0.1.0"
 
@@ -23,6 +33,7 @@ __all__ = [
     "tasks",
     # the model
     "priors",
+    "starts",
     "Gaussian",
     "HeteroscedasticGaussian",
     "Bernoulli",
@@ -38,6 +49,10 @@ __all__ = [
     # training
     "objectives",
     "fit",
+    "FitSettings",
+    "Evaluation",
+    "Checkpointing",
+    "start_prior",
     "FitResult",
     "History",
     "TrainingDiverged",

@@ -15,12 +15,11 @@ from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.bnnp import BNNP
 from bnnp.tasks.datasets.paper_tests import sawtooth_tests
 from bnnp.tasks.synthetic import sawtooth
-from bnnp.training.fit import FitResult, fit
+from bnnp.training import FitResult, FitSettings, fit
 
 HIDDEN = (48, 48)
 STEPS = 1500
-LEARNING_RATE = (2e-3, 1e-4)
-PRIOR_RATE = 3.0
+SETTINGS = FitSettings(learning_rate=(2e-3, 1e-4), prior_lr_multiplier=3.0)
 TABLE_COLUMNS = ("pooled_lppd", "marginal_lppd", "joint_lppd", "mae", "rmse", "crps", "coverage_90")
 
 
@@ -75,12 +74,4 @@ def train(*, learnable: bool, steps: int, progress: bool, seed: int) -> FitResul
     """A model whose prior is learned, or one that keeps the standard prior and learns the rest."""
     model = BNNP(1, 1, HIDDEN, prior="unitwise" if learnable else "factorised", likelihood=Gaussian(0.05), seed=seed)
     model.set_prior_learnability(1.0 if learnable else 0.0)
-    return fit(
-        model,
-        sawtooth(),
-        steps=steps,
-        learning_rate=LEARNING_RATE,
-        prior_rate=PRIOR_RATE,
-        progress=progress,
-        seed=seed,
-    )
+    return fit(model, sawtooth(), steps=steps, settings=SETTINGS, progress=progress, seed=seed)

@@ -25,7 +25,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,7 +42,7 @@ from bnnp.objectives import PPAVI
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
-from bnnp.training.fit import fit
+from bnnp.training import FitSettings, fit, start_prior
 
 SCALES = ("smoke", "small", "paper")
 FOLDER_VARIABLE = "BNNP_EXPERIMENTS"
@@ -228,21 +228,49 @@ def model_file(folder: Path, name: str) -> Path:
     return folder / "models" / f"{name}.bnnp"
 
 
-RECIPES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "standard start": {"prior_start": "standard"},
-    "switch": {"prior_start": "switch"},
-    "floor": {"prior_start": "floor"},
-    "place": {"prior_start": "place"},
-    "paper": {"prior_start": "standard", "clip_norm": None, "optimiser": torch.optim.Adam},
+RECIPES = {
+    "default": FitSettings(),
+    "standard start": FitSettings(prior_start="standard"),
+    "switch": FitSettings(prior_start="switch"),
+    "floor": FitSettings(prior_start="floor"),
+    "place": FitSettings(prior_start="place"),
+    "paper": FitSettings(prior_start="standard", clip_norm=None, optimiser=torch.optim.Adam),
 }
 """How training differs between the library's defaults and the paper (`docs/training.md`)."""
 
 
-def train(model: Any, tasks: TaskSource, folder: Path, name: str, *, recipe: str = "default", **choices: Any) -> Any:
-    """`bnnp.fit`, the model being kept in the folder; one that was stopped goes on from there."""
+def train(
+    model: Any,
+    tasks: TaskSource,
+    folder: Path,
+    name: str,
+    *,
+    recipe: str = "default",
+    hold_prior: bool = False,
+    seed: int = 0,
+    **choices: Any,
+) -> Any:
+    """`bnnp.fit`, the model being kept in the folder; one that was stopped goes on from there.
+
+    Args:
+        model: The model to train.
+        tasks: What it learns from.
+        folder: Of the experiment's results.
+        name: Of the model's file.
+        recipe: Settings that others change (`RECIPES`).
+        hold_prior: Whether the prior stays where the recipe starts it, or where it is already.
+        seed: Of the start and of training.
+        choices: Other arguments of `bnnp.fit`, and fields of `bnnp.FitSettings`.
+    """
     state = folder / "models" / f"{name}-training"
-    fit(model, tasks, checkpoint=state, progress=_shows_training.get(), **RECIPES[recipe], **choices)
+    changed = {key: choices.pop(key) for key in vars(RECIPES[recipe]) if key in choices}
+    settings = replace(RECIPES[recipe], **changed)
+    if hold_prior:
+        start_prior(model, tasks, settings.prior_start, seed)
+        model.set_prior_learnability(0)
+    fit(model, tasks, settings=settings, checkpoint=state, progress=_shows_training.get(), seed=seed, **choices)
+    if hold_prior:
+        model.set_prior_learnability(1)
     model.save(model_file(folder, name))
     shutil.rmtree(state, ignore_errors=True)
     return model
@@ -279,12 +307,9 @@ def train_prior_first(
         seed=seed,
         **choices,
     )
-    model.set_prior_learnability(0)
     rates = (learning_rate[0] / 2, learning_rate[1] / 2)
-    train(model, tasks, folder, name, objective=second, steps=steps[1], learning_rate=rates, seed=seed + 1, **choices)
-    model.set_prior_learnability(1)
-    model.save(model_file(folder, name))
-    return model
+    choices |= {"learning_rate": rates, "hold_prior": True, "seed": seed + 1}
+    return train(model, tasks, folder, name, objective=second, steps=steps[1], **choices)
 
 
 def score_sets(

@@ -19,7 +19,7 @@ from bnnp.evaluation.calibration import Calibration
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.task import Split, Task
-from bnnp.training.history import History
+from bnnp.training.history import FALLBACKS, History
 
 CONTEXT, TRUTH, SAMPLES, BAND = "#d95f02", "#4d4d4d", "#1f77b4", "#9ecae1"
 
@@ -128,7 +128,7 @@ def calibration(predictions: Sequence[tuple[Predictive, np.ndarray]], *, seed: S
 def history(record: History) -> Figure:
     """The objective's terms, and the evaluations where there are any, against time."""
     frame = record.to_frame()
-    terms = [name for name in frame.columns if name not in ("step", "seconds", "learning_rate")]
+    terms = [name for name in frame.columns if name not in ("step", "seconds", "learning_rate", *FALLBACKS)]
     scores = [name for name in (record.evaluations[0] if record.evaluations else {}) if name not in ("step", "seconds")]
     figure = Figure(figsize=(4.4 * (1 + bool(scores)), 3.2), layout="constrained")
     panels = np.atleast_1d(figure.subplots(1, 1 + bool(scores)))

@@ -11,6 +11,7 @@ from scipy import special, stats
 import bnnp
 from bnnp.likelihoods.base import Likelihood
 from bnnp.tasks.source import Collection
+from support.training import in_records
 
 PRIORS = ("factorised", "unitwise", "layerwise", "networkwise")
 LIKELIHOODS = {
@@ -51,7 +52,7 @@ def new_model(name: str, prior: str = "unitwise", hidden=(8,), **choices) -> bnn
 
 def fit(model: bnnp.BNNP, source: Collection, steps: int, **choices) -> bnnp.BNNP:
     objective = bnnp.objectives.PPAVI(num_samples=4)
-    bnnp.fit(model, source, objective=objective, steps=steps, progress=False, seed=0, **choices)
+    bnnp.fit(model, source, objective=objective, steps=steps, progress=False, seed=0, **in_records(choices))
     return model
 
 

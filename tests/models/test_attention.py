@@ -474,7 +474,7 @@ def test_chunks_and_updates_are_refused_with_the_reason(build):
         model.condition(seen.x, seen.y, num_samples=2).update(seen.x, seen.y)
     tasks = bnnp.tasks.from_arrays([(seen.x, seen.y), (seen.y @ torch.ones(OUT, IN).double(), seen.y)])
     with pytest.raises(ValueError, match=f"chunk_size: .*{reason}"):
-        bnnp.fit(model, tasks, steps=1, chunk_size=3, progress=False)
+        bnnp.fit(model, tasks, steps=1, settings=bnnp.FitSettings(chunk_size=3), progress=False)
 
 
 @every_model

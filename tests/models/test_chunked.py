@@ -321,7 +321,8 @@ def test_memory_depends_on_the_chunk_and_not_on_the_context(objective, few, many
 
 # --- fit -------------------------------------------------------------------------------------------------------------
 
-IN_CHUNKS: dict[str, Any] = {"context_count": 5, "chunk_size": 2}
+FIVE = bnnp.tasks.ContextCount(5, 5)
+IN_CHUNKS: dict[str, Any] = {"context_share": FIVE, "chunk_size": 2}
 
 
 def test_training_in_chunks_improves_the_objective():
@@ -332,7 +333,7 @@ def test_training_in_chunks_improves_the_objective():
 
 
 def test_training_depends_on_the_chunks_of_contexts_that_are_cut_alone():
-    whole, in_one, in_three = (state(fit(steps=3, context_count=5, chunk_size=size).model) for size in (None, 5, 2))
+    whole, in_one, in_three = (state(fit(steps=3, context_share=FIVE, chunk_size=size).model) for size in (None, 5, 2))
     assert same(in_one, whole)
     assert not same(in_three, whole)
 
@@ -364,7 +365,7 @@ def test_chunks_without_points_are_refused(chunk_size):
 @pytest.mark.parametrize("chunk_size", [2.5, True, "4"])
 def test_chunk_sizes_that_are_no_whole_number_are_refused_as_by_condition(chunk_size):
     with pytest.raises(ValueError, match=r"chunk_size: got .*, expected a positive number of points"):
-        fit(chunk_size=chunk_size, context_count=5)
+        fit(chunk_size=chunk_size, context_share=FIVE)
 
 
 @pytest.mark.parametrize(("start", "chunk_size"), [(model, 0), (lambda: bnnp.AttBNNP(1, 1, hidden=(4,)), 2)])

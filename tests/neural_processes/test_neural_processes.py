@@ -20,6 +20,7 @@ from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
 from support import reference
 from support.attention import layer_norm
+from support.training import in_records
 
 IN, OUT, K = 3, 2, 4
 FLOAT64 = torch.float64
@@ -558,13 +559,14 @@ def test_objectives_that_need_what_is_not_there_are_refused(name):
 def quick(model, steps: int = 80, **options) -> bnnp.FitResult:
     choices = {"batch_size": 8, "learning_rate": (3e-3, 3e-3), "progress": False, "seed": 0, **options}
     source = bnnp.tasks.gp(low=-2, high=2, length_scale=2.0, points=(12, 20), noise=0.1)
-    return bnnp.fit(model, source, steps=steps, **choices)
+    return bnnp.fit(model, source, steps=steps, **in_records(choices))
 
 
 @pytest.mark.parametrize("peer", [CNP, NP, ANP, BNP, TNP])
 def test_training_improves_the_objective(peer):
     history = quick(peer(1, 1, hidden=(16, 16))).history.to_frame()
-    assert [*history.columns[3:]] == ["objective", "predictive"]  # maximum likelihood, where nothing is asked for
+    # maximum likelihood, where nothing is asked for
+    assert [*history.columns[3:]] == ["objective", "predictive", "float64", "whitened"]
     assert history["objective"].iloc[-2:].mean() > history["objective"].iloc[0] + 2
 
 

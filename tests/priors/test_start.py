@@ -8,15 +8,15 @@ import bnnp
 from bnnp.networks.base import features_of_layer
 from bnnp.priors import PRIORS
 from bnnp.priors.learnable import GaussianUnits
-from bnnp.priors.starts.by_name import STARTS
-from bnnp.priors.starts.spread import FIRST_SCALE, SLOPE, Deciding, Examples, spread
+from bnnp.priors.starts import STARTS, Examples, Fitted, Floor, Needs, Place, Spread, Switch
+from bnnp.priors.starts.spread import FIRST_SCALE, Deciding
 
 
 def started(prior: str, in_size: int = 1, share: float = 1.0, hidden=(6, 5)) -> tuple[bnnp.BNNP, torch.Tensor]:
     model = bnnp.BNNP(in_size, 2, hidden, prior=prior).set_prior_learnability(share)
     generator = torch.Generator().manual_seed(0)
     x = 3 + 2 * torch.rand(400, in_size, generator=generator)
-    spread(model.prior, x, torch.tensor([0.5, 4.0]), generator)
+    Spread().set(model.prior, Examples([x], [], torch.tensor([0.5, 4.0])), generator)
     return model, x
 
 
@@ -42,7 +42,7 @@ def test_first_layer_bends_at_quantiles_of_the_inputs(prior):
     bends = -bias / slope
     levels = (torch.arange(6) + 0.5) / 6
     torch.testing.assert_close(bends, torch.quantile(x[:, 0], levels), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(slope.abs(), torch.full((6,), SLOPE) / x.std())
+    torch.testing.assert_close(slope.abs(), torch.full((6,), Spread().slope) / x.std())
     assert slope.sign().tolist() == [1, -1, 1, -1, 1, -1]
 
 
@@ -103,7 +103,7 @@ def test_a_switch_makes_functions_of_two_levels_that_jump_as_often_as_those_of_t
     random = torch.Generator().manual_seed(5)
     slower = bnnp.tasks.heaviside(length_scale=3.0)
     seen = examples(bnnp.tasks.heaviside(), 128, lambda x: 3 * slower.values(x, random))
-    STARTS["switch"].set(model.prior, seen, torch.Generator().manual_seed(0))
+    Switch().set(model.prior, seen, torch.Generator().manual_seed(0))
     x = torch.linspace(-5, 5, 300)[:, None]
     values = draws_of(model, x)
     near = np.abs(np.abs(values) / seen.output_scale.numpy() - 1) < 0.3
@@ -124,7 +124,8 @@ def test_a_switch_starts_inference_on_its_scale(kind):
     """Pseudo-observations of the deciding units are 20 times as large, and so is their noise; others stay."""
     source = bnnp.tasks.heaviside()
     models = [kind(1, 1, (8, 8), "tanh", seed=0) for _ in range(2)]
-    bnnp.fit(models[0], source, steps=1, learning_rate=(0.0, 0.0), prior_start="switch", progress=False)
+    settings = bnnp.FitSettings(learning_rate=0.0, prior_start="switch")
+    bnnp.fit(models[0], source, steps=1, settings=settings, progress=False)
     x = torch.linspace(-2, 2, 7)[None, None, :, None]
     point = torch.cat([x, x.sign()], -1)
     mask = torch.ones(1, 7, dtype=torch.bool)
@@ -139,7 +140,7 @@ def test_a_switch_starts_inference_on_its_scale(kind):
 def test_fitted_functions_have_the_covariance_of_the_tasks():
     source = bnnp.tasks.gp(low=-2, high=2, points=(30, 60))
     model = bnnp.BNNP(1, 2, (30, 25), "silu")
-    STARTS["fitted"].set(
+    Fitted().set(
         model.prior, examples(source, 256, lambda x: 5 + 3 * torch.sin(2 * x)), torch.Generator().manual_seed(0)
     )
     x = torch.linspace(-1.9, 1.9, 12)[:, None]
@@ -156,7 +157,7 @@ def test_the_spread_start_does_not_have_the_covariance_of_the_tasks():
     """So that the test above can fail."""
     source = bnnp.tasks.gp(low=-2, high=2, points=(30, 60))
     model = bnnp.BNNP(1, 1, (30, 25), "silu")
-    STARTS["spread"].set(model.prior, examples(source, 256), torch.Generator().manual_seed(0))
+    Spread().set(model.prior, examples(source, 256), torch.Generator().manual_seed(0))
     x = torch.linspace(-1.9, 1.9, 12)[:, None]
     wanted = source.covariance(x.double(), x.double()).numpy()
     assert np.abs(np.cov(draws_of(model, x, 1000)[..., 0].T) - wanted).max() > 0.4
@@ -177,7 +178,7 @@ def test_a_place_makes_one_shape_at_random_places(hidden, error, agreement):
         x.append(at)
         y.append(torch.cat([bump(moved), 2 - 3 * bump(moved)], 1))
     model = bnnp.BNNP(1, 2, hidden, "tanh")
-    STARTS["place"].set(model.prior, Examples(x, y, torch.cat(y).std(0)), torch.Generator().manual_seed(0))
+    Place().set(model.prior, Examples(x, y, torch.cat(y).std(0)), torch.Generator().manual_seed(0))
     grid = torch.linspace(-3, 3, 241)[:, None]
     first, second = np.moveaxis(draws_of(model, grid, 100), -1, 0)
     tops = grid[first.argmax(1), 0].numpy()
@@ -193,10 +194,10 @@ def test_places_that_are_all_the_same_and_tasks_in_which_nothing_happens():
     x = torch.linspace(-3, 3, 50)[:, None]
     seen = Examples([x] * 6, [bump(x)] * 5 + [torch.zeros_like(x)], bump(x).std(0))
     model = bnnp.BNNP(1, 1, (10, 30), "tanh")
-    STARTS["place"].set(model.prior, seen, torch.Generator().manual_seed(0))
+    Place().set(model.prior, seen, torch.Generator().manual_seed(0))
     assert all(bool(torch.isfinite(value).all()) for value in model.prior.state_dict().values())
     with pytest.raises(ValueError, match="got one task, expected more"):
-        STARTS["place"].set(model.prior, Examples([x], [bump(x)], bump(x).std(0)), torch.Generator().manual_seed(0))
+        Place().set(model.prior, Examples([x], [bump(x)], bump(x).std(0)), torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -220,7 +221,7 @@ def test_one_unit_is_assigned_and_no_other(prior):
 @pytest.mark.parametrize("name", STARTS)
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_no_start_moves_fixed_entries(name, share):
-    activation = STARTS[name].activation or "silu"
+    activation = (STARTS[name].needs or Needs()).activation or "silu"
     model = bnnp.BNNP(1, 1, (6, 5), activation).set_prior_learnability(share)
     before = {key: value.clone() for key, value in model.prior.state_dict().items()}
     STARTS[name].set(model.prior, examples(bnnp.tasks.sawtooth(), 20), torch.Generator().manual_seed(0))
@@ -236,7 +237,7 @@ def test_a_floor_makes_functions_that_rest_at_the_lowest_value():
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(300, 2, generator=generator)
     scale, lowest = torch.tensor([1.0, 3.0]), torch.tensor([-0.4, 2.0])
-    spread(model.prior, x, scale, generator, deciding=Deciding(2.0, from_lowest=True), lowest=lowest)
+    Spread().set_with(Deciding(2.0, lowest), model.prior, Examples([x], [], scale), generator)
     values = np.stack([f(x.numpy()) for f in model.prior.functions(100, seed=0)])
     above = (values - lowest.numpy()) / scale.numpy()
     assert (above < -0.1).mean() < 0.02
@@ -256,7 +257,7 @@ def test_a_fitted_floor_is_left_where_and_as_often_as_tasks_leave_it():
         y.append(torch.tensor([1.0, 3.0]) * latent.clamp(min=0) + torch.tensor([-0.4, 2.0]))
     scale, lowest = torch.cat(y).std(0), torch.tensor([-0.4, 2.0])
     model = bnnp.BNNP(2, 2, (30, 20), "relu")
-    STARTS["floor"].set(model.prior, Examples(x, y, scale), torch.Generator().manual_seed(0))
+    Floor().set(model.prior, Examples(x, y, scale), torch.Generator().manual_seed(0))
     at = torch.cat(x)
     values = torch.from_numpy(np.stack([f(at.numpy()) for f in model.prior.functions(300, seed=0)]))
     above = (values - lowest) / scale
@@ -274,7 +275,11 @@ def test_a_fitted_floor_is_left_where_and_as_often_as_tasks_leave_it():
     [
         ("switch", bnnp.BNNP(1, 2, (6, 5), "relu"), "got a Network with activation 'relu', expected .* 'tanh'"),
         ("floor", bnnp.BNNP(1, 2, (6, 5), "tanh"), "got a Network with activation 'tanh', expected .* 'relu'"),
-        ("switch", bnnp.BNNP(1, 2, (6, 1), "tanh"), r"got sizes \(1, 6, 1, 2\), expected at least 1 hidden layer, w"),
+        (
+            "switch",
+            bnnp.BNNP(1, 2, (6, 1), "tanh"),
+            r"got sizes \(1, 6, 1, 2\), expected at least 1 hidden layer, t",
+        ),
         ("switch", bnnp.BNNP(1, 1, (), "tanh"), "expected at least 1 hidden layer"),
         ("place", bnnp.BNNP(1, 1, (6,), "tanh"), "expected at least 2 hidden layers"),
         ("place", bnnp.BNNP(2, 1, (6, 5), "tanh"), "got 2 input columns, expected 1"),
@@ -288,6 +293,6 @@ def test_a_fitted_floor_is_left_where_and_as_often_as_tasks_leave_it():
 def test_a_start_that_does_not_suit_the_model_is_refused(start, model, message):
     tasks = bnnp.tasks.from_arrays([(np.ones((5, model.in_size)), np.ones((5, model.network.sizes[-1])))])
     with pytest.raises(ValueError, match=message):
-        bnnp.fit(model, tasks, steps=1, prior_start=start, progress=False)
+        bnnp.fit(model, tasks, steps=1, settings=bnnp.FitSettings(prior_start=start), progress=False)
     assert model.prior.is_standard()
     assert model.columns.is_identity()

@@ -1,5 +1,8 @@
 """Shared by tests: helpers of test_training."""
 
+from dataclasses import fields
+from typing import Any
+
 import torch
 
 import bnnp
@@ -7,6 +10,7 @@ from bnnp.models import AmortisedModel
 from bnnp.objectives import PPAVI
 
 FEW = PPAVI(num_samples=2)
+RUN: dict[str, Any] = {"steps": 9, "record_every": 4, "evaluate_every": 3, "checkpoint_every": 2}
 
 
 def model(seed: int = 0, **options) -> AmortisedModel:
@@ -18,9 +22,26 @@ def small_sawtooth():
 
 
 def fit(start: AmortisedModel | None = None, **options) -> bnnp.FitResult:
-    arguments = {"objective": FEW, "steps": 7, "batch_size": 2, "progress": False, **options}
+    """`bnnp.fit` with small defaults. Its settings may be given by name, too, as in `in_records`."""
+    arguments = in_records({"objective": FEW, "steps": 7, "batch_size": 2, "progress": False, **options})
     tasks = arguments.pop("tasks", None) or small_sawtooth()
     return bnnp.fit(start if start is not None else model(), tasks, **arguments)
+
+
+def in_records(options: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `bnnp.fit` from flat ones: the fields of its records by name, where they are given."""
+    left = dict(options)
+    for name, record, every in (("evaluation", bnnp.Evaluation, 1000), ("checkpoint", bnnp.Checkpointing, 500)):
+        every = left.pop({"evaluation": "evaluate_every", "checkpoint": "checkpoint_every"}[name], every)
+        if name in left:
+            left[name] = record(left[name], every)
+    chosen = {field.name: left.pop(field.name) for field in fields(bnnp.FitSettings) if field.name in left}
+    return {"settings": bnnp.FitSettings(**chosen), **left}
+
+
+def started(start: AmortisedModel, prior_start: bnnp.starts.Start | str) -> AmortisedModel:
+    """The model after a step that moves nothing, so that only the start shows."""
+    return fit(start, steps=1, learning_rate=0.0, prior_start=prior_start).model
 
 
 def state(of: AmortisedModel) -> dict[str, torch.Tensor]:

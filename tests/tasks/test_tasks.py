@@ -237,6 +237,13 @@ def test_bad_context_sizes_are_refused(share, count, message):
         context_size(share, count)
 
 
+def test_a_context_size_may_be_given_as_an_object():
+    assert context_size(ContextCount(3, 5)) == ContextCount(3, 5)
+    assert context_size(ContextShare(0.1, 0.2)) == context_size((0.1, 0.2))
+    with pytest.raises(ValueError, match=r"context_count: got \(2.5, 3\), expected whole numbers of points"):
+        ContextCount(2.5, 3)  # pyright: ignore
+
+
 def test_a_count_goes_before_a_share():
     assert context_size((0.1, 0.5), 7) == ContextCount(7, 7)
     assert context_size(0.3) == ContextShare(0.3, 0.3)

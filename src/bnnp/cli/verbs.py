@@ -33,7 +33,7 @@ from bnnp.neural_processes import PEERS
 from bnnp.tasks.datasets.registry import SOURCES, TESTS, source_named
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.tables import check_columns, from_table, numeric_columns, read_table
-from bnnp.training.fit import TrainingDiverged
+from bnnp.training import TrainingDiverged
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -131,7 +131,7 @@ def train(
     context_share: Annotated[str, typer.Option(help="Range of the share of points given as context.")] = "0.1,0.5",
     learning_rate: Annotated[str, typer.Option(help="First and last learning rate.")] = "3e-3,1e-4",
     clip_norm: Annotated[float, typer.Option(help="Bound on the norm of the gradient.")] = 200.0,
-    prior_rate: Annotated[
+    prior_lr_multiplier: Annotated[
         float, typer.Option(help="How many times faster the prior learns than the rest; 3 pays with very many tasks.")
     ] = 1.0,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with empty cells.")] = False,
@@ -157,6 +157,12 @@ def train(
     else:
         raise ValueError(f"model: got {model!r}, expected bnnp, {', '.join(PEERS)}")
     objective = bnnp.objectives.PPAVI if model == "bnnp" else bnnp.objectives.NPML
+    settings = bnnp.FitSettings(
+        learning_rate=_pair(learning_rate, "learning-rate"),
+        prior_lr_multiplier=prior_lr_multiplier,
+        clip_norm=clip_norm,
+        prior_start=prior_start,
+    )
     probe = write_atomically(out / "model.bnnp.tmp", b"")  # a folder one cannot write to is found out now, not later
     probe.unlink()
     result = bnnp.fit(
@@ -166,10 +172,7 @@ def train(
         steps=steps,
         batch_size=batch_size,
         context_share=_pair(context_share, "context-share"),
-        learning_rate=_pair(learning_rate, "learning-rate"),
-        clip_norm=clip_norm,
-        prior_rate=prior_rate,
-        prior_start=prior_start,
+        settings=settings,
         checkpoint=out,
         progress=not quiet,
         seed=seed,

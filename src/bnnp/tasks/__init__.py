@@ -11,7 +11,7 @@ from bnnp.tasks.datasets.registry import SOURCES
 from bnnp.tasks.exact import ExactPredictive
 from bnnp.tasks.pieces import ParquetPieces, from_parquet
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
-from bnnp.tasks.split import random_split
+from bnnp.tasks.split import ContextCount, random_split
 from bnnp.tasks.synthetic import bnn, gp, heaviside, sawtooth
 from bnnp.tasks.tables import from_table
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
@@ -19,6 +19,7 @@ from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
 __all__ = [
     "SOURCES",
     "Collection",
+    "ContextCount",
     "ExactPredictive",
     "ParquetPieces",
     "Split",

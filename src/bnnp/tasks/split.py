@@ -28,14 +28,28 @@ class ContextShare:
 
 @dataclass(frozen=True)
 class ContextCount:
-    """Context of a number of points, drawn uniformly from `low, ..., high` for every split."""
+    """Context of a number of points, drawn uniformly from `low, ..., high` for every split.
+
+    Args:
+        low: The smallest number of points.
+        high: The largest number of points.
+
+    Raises:
+        ValueError: If these are not whole numbers with `0 <= low <= high`.
+
+    Example:
+        bnnp.fit(model, tasks, context_share=bnnp.tasks.ContextCount(5, 20))
+    """
 
     low: int
     high: int
 
     def __post_init__(self):
-        if not 0 <= self.low <= self.high:
-            raise ValueError(f"context_count: got ({self.low}, {self.high}), expected 0 <= low <= high")
+        whole = all(isinstance(end, int | np.integer) for end in (self.low, self.high))
+        if not (whole and 0 <= self.low <= self.high):
+            raise ValueError(
+                f"context_count: got ({self.low}, {self.high}), expected whole numbers of points, 0 <= low <= high"
+            )
 
     def size(self, points: int, generator: torch.Generator) -> int:
         return int(torch.randint(self.low, self.high + 1, (), generator=generator))
@@ -44,11 +58,15 @@ class ContextCount:
 ContextSize = ContextShare | ContextCount
 
 
-def context_size(share: float | tuple[float, float] | None, count: int | tuple[int, int] | None = None) -> ContextSize:
-    """The user's choice, as a number or a range, of how large contexts are. A count goes before a share."""
+def context_size(
+    share: float | tuple[float, float] | ContextSize | None, count: int | tuple[int, int] | None = None
+) -> ContextSize:
+    """The user's choice, as a number, a range or an object, of how large contexts are. A count goes before a share."""
     if count is not None:
         low, high = _range(count, "context_count", "as in 10 or (5, 20)")
         return ContextCount(int(low), int(high))
+    if isinstance(share, ContextShare | ContextCount):
+        return share
     if share is None:
         raise ValueError("context_share: got None, expected a share or a range of shares, as in (0.1, 0.5)")
     return ContextShare(*_range(share, "context_share", "as in 0.3 or (0.1, 0.5)"))

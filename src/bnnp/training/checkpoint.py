@@ -10,23 +10,57 @@ from bnnp._core.files import read_tensors, write_tensors
 from bnnp._core.shapes import Tensor
 from bnnp.models.base import MetaLearner
 from bnnp.models.saving import model_header, rebuild
+from bnnp.training.checks import check_count
 from bnnp.training.history import History
+from bnnp.training.identity import differences
 
 FILE_NAME = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)
+class Checkpointing:
+    """Where to keep the state of a run, and how often.
+
+    Args:
+        folder: A folder of its own, made where it is not there. A run that finds its own state in it goes on from it.
+        every: Number of steps between two writes. The state after the last step is always written.
+
+    Raises:
+        ValueError: If the folder is no path, or `every` is not a positive whole number.
+
+    Example:
+        bnnp.fit(model, tasks, checkpoint=bnnp.Checkpointing("run", every=100))
+    """
+
+    folder: str | Path
+    every: int = 500
+
+    def __post_init__(self):
+        if not isinstance(self.folder, str | Path):
+            raise ValueError(f"checkpoint: got {self.folder!r}, expected a folder, as in 'run'")
+        check_count("every", self.every, "whole number of steps, as in Checkpointing(folder, every=500)")
+
+
+@dataclass(frozen=True)
 class Checkpoint:
-    """step: steps done;  settings: the run's arguments, which must be the same when it goes on;  recent: terms of the
-    steps since the last record of the history."""
+    """The state of a run beside its model and optimiser.
+
+    Attributes:
+        step: Number of steps done.
+        seconds: Time they took.
+        identity: The choices of the run, which must be the same when it goes on.
+        history: The records so far.
+        recent: Terms of the steps since the last record of the history.
+    """
 
     step: int
     seconds: float
-    settings: dict[str, Any]
+    identity: dict[str, Any]
     history: History
     recent: list[dict[str, float]]
 
     def save(self, folder: str | Path, model: MetaLearner, optimiser: torch.optim.Optimizer) -> Path:
+        """Write the state to the folder, in place of the one before."""
         state = optimiser.state_dict()["state"]
         tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
         for index, slots in state.items():
@@ -37,7 +71,7 @@ class Checkpoint:
             "model": model_header(model),
             "step": self.step,
             "seconds": self.seconds,
-            "settings": self.settings,
+            "settings": self.identity,
             "history": self.history.to_dict(),
             "recent": self.recent,
         }
@@ -45,9 +79,13 @@ class Checkpoint:
 
 
 def restore(
-    folder: str | Path, model: MetaLearner, optimiser: torch.optim.Optimizer, settings: dict[str, Any]
+    folder: str | Path, model: MetaLearner, optimiser: torch.optim.Optimizer, identity: dict[str, Any]
 ) -> Checkpoint | None:
-    """Bring model and optimiser to the state in `folder`, or do nothing where there is none."""
+    """Bring model and optimiser to the state in a folder, or do nothing where there is none.
+
+    Raises:
+        ValueError: If the file is damaged, or of another run.
+    """
     path = Path(folder) / FILE_NAME
     if not path.exists():
         return None
@@ -55,30 +93,22 @@ def restore(
     missing = [key for key in ("model", "step", "seconds", "settings", "history", "recent") if key not in header]
     if missing:
         raise ValueError(f"{path}: the header of this file is damaged ({missing[0]} is missing)")
-    different = [key for key in settings if header["settings"].get(key) != settings[key]]
-    if different:
-        was = ", ".join(f"{key}={header['settings'].get(key)!r}" for key in different)
-        now = ", ".join(f"{key}={settings[key]!r}" for key in different)
-        raise ValueError(
-            f"checkpoint: {path} is of a run with {was}, but got {now}; use the same arguments to go on with it, "
-            "or another folder to start anew"
-        )
+    different = differences(header["settings"], identity)
+    if different is not None:
+        raise ValueError(f"checkpoint: {path} {different}")
     saved = rebuild(_with_prefix(tensors, "model/"), header["model"], str(path))
     model.load_state_dict(saved.state_dict())
+    _restore_optimiser(optimiser, _with_prefix(tensors, "optimiser/"))
+    history = History(**header["history"])
+    return Checkpoint(header["step"], header["seconds"], identity, history, header["recent"])
+
+
+def _restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in _with_prefix(tensors, "optimiser/").items():
+    for name, tensor in tensors.items():
         index, slot = name.split("/", 1)
         state.setdefault(int(index), {})[slot] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    history = History(**header["history"])
-    return Checkpoint(header["step"], header["seconds"], header["settings"], history, header["recent"])
-
-
-def comparable(model: MetaLearner) -> dict[str, Any]:
-    """What must agree between a model and a checkpoint's: all that is known before training."""
-    header = model_header(model)
-    likelihood = {key: value for key, value in header["config"]["likelihood"].items() if key != "noise"}
-    return {**header, "config": {**header["config"], "likelihood": likelihood}}
 
 
 def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -2,23 +2,87 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from bnnp._core.random import child
+from bnnp.models.base import MetaLearner
+from bnnp.models.chunked import in_chunks
+from bnnp.numerics import fallbacks
 from bnnp.numerics.solve import FactorisationError
 from bnnp.objectives import Model, Objective, Terms
 from bnnp.tasks.task import SplitBatch
 from bnnp.training.optimiser import set_gradients
+from bnnp.training.settings import FitSettings
 
 
 class NotFinite(ArithmeticError):
-    """The objective is not finite; `task` says where in the batch."""
+    """The objective or its gradient is not finite.
 
-    def __init__(self, reason: str, task: int):
+    Attributes:
+        task: Its place in the batch; None where no single task is to blame.
+    """
+
+    def __init__(self, reason: str, task: int | None):
         super().__init__(reason)
         self.task = task
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one step has to tell.
+
+    Attributes:
+        terms: The objective and its terms by name, averaged over the tasks of the batch.
+        fallbacks: How often numerics had to take a slower way, by name (`bnnp.numerics.fallbacks`).
+    """
+
+    terms: dict[str, float]
+    fallbacks: dict[str, int]
+
+
+class Gradient:
+    """Gives the parameters of a model the gradient of a step, clipped.
+
+    Args:
+        model: The model to train.
+        objective: What is maximised.
+        settings: Of which chunk size and the bound on the gradient's norm matter here.
+
+    Raises:
+        ValueError: If chunks are wanted of a model that cannot be given contexts in chunks.
+
+    Example:
+        gradient = Gradient(model, bnnp.objectives.PPAVI(), bnnp.FitSettings())
+        outcome = gradient(stream.batch(0), 0)
+        optimiser.step()
+    """
+
+    def __init__(self, model: MetaLearner, objective: Objective, settings: FitSettings):
+        self.model = model
+        self.learner: Model = model if settings.chunk_size is None else in_chunks(model, settings.chunk_size)
+        self.objective = objective
+        self.bound = math.inf if settings.clip_norm is None else settings.clip_norm
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def __call__(self, batch: SplitBatch, *seed: int) -> Outcome:
+        """The same seed, as for `child`, gives the same draws.
+
+        Raises:
+            NotFinite: If the objective or the gradient is not finite.
+        """
+        prepared = SplitBatch(self.model.prepare(batch.context), self.model.prepare(batch.target))
+        with fallbacks.counted() as counts:
+            terms = differentiate(self.learner, self.objective, prepared, self.parameters, *seed)
+        if not bool(torch.isfinite(nn.utils.clip_grad_norm_(self.parameters, self.bound))):
+            task = task_of_bad_gradient(self.learner, self.objective, prepared, self.parameters, *seed)
+            raise NotFinite("the gradient is not finite", task)
+        means = {name: float(values.mean()) for name, values in terms.by_name.items()}
+        return Outcome(
+            {"objective": sum(means.values()), **means}, {"float64": counts.float64, "whitened": counts.whitened}
+        )
 
 
 def differentiate(
@@ -26,7 +90,18 @@ def differentiate(
 ) -> Terms:
     """Set `grad` of the parameters to that of minus the objective, averaged over the tasks of a prepared batch.
 
-    seed: as for `child`; the same numbers give the same draws.
+    Args:
+        model: The model as objectives see it.
+        objective: What is maximised.
+        batch: Tasks as the model sees them (`model.prepare`).
+        parameters: Those that get a gradient.
+        seed: As for `child`; the same numbers give the same draws.
+
+    Returns:
+        The terms of the objective, one value per task, without derivatives.
+
+    Raises:
+        NotFinite: If the objective is not finite.
     """
     terms = _terms(model, objective, batch, seed)
     total = terms.total()

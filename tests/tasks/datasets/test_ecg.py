@@ -83,7 +83,8 @@ def test_points_choose_some_of_the_whole():
 
 def test_training_runs_on_heartbeats():
     model = bnnp.BNNP(1, 1, hidden=(4,), activation="tanh")
-    bnnp.fit(model, ecg(), objective=bnnp.objectives.PPAVI(2), steps=2, context_count=(2, 64), progress=False)
+    size = bnnp.tasks.ContextCount(2, 64)
+    bnnp.fit(model, ecg(), objective=bnnp.objectives.PPAVI(2), steps=2, context_share=size, progress=False)
     assert model.columns.is_identity()
 
 

@@ -1,6 +1,7 @@
 """A prior as a random network whose features are spread over the inputs: a better place than the standard prior to
 start learning from."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -9,9 +10,8 @@ from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.base import run
 from bnnp.priors.base import Prior
+from bnnp.priors.starts.base import Examples, Start
 
-SLOPE = 4.0
-"""Steepness of the first layer's mean weights, for inputs of unit variance."""
 FIRST_SCALE = 0.02
 """Standard deviation of the first layer's weights."""
 HIDDEN_SCALE = 0.1
@@ -26,42 +26,21 @@ WHITENING_FLOOR = 1e-3
 class Deciding:
     """One unit of the last hidden layer for each output, which the output follows.
 
-    input_scale: standard deviation of what comes into the unit, from random weights.
-    from_lowest: outputs are the data's lowest value and what the unit adds to it; else the unit around zero.
+    For functions that a single unit makes best, as those that jump between two levels or rest at a lowest one. All
+    units alike, as in the standard prior, make sums of many such functions, which are smooth; training does not find
+    out of that.
+
+    Attributes:
+        input_scale: Standard deviation of what comes into the unit, from random weights.
+        lowest: Outputs are these lowest values and what the unit adds to them; if None, the unit around zero.
     """
 
     input_scale: float
-    from_lowest: bool
+    lowest: Float[Tensor, "out"] | None = None
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Tasks that a start looks at, in the model's units.
-
-    output_scale: standard deviation of the network's outputs; 1 where outputs are labels.
-    """
-
-    x: list[Float[Tensor, "_n x"]]
-    y: list[Float[Tensor, "_n y"]]
-    output_scale: Float[Tensor, "out"]
-
-    def all_x(self) -> Float[Tensor, "points x"]:
-        return torch.cat(self.x)
-
-
-@torch.no_grad()
-def spread(
-    prior: Prior,
-    x: Float[Tensor, "points x"],
-    output_scale: Float[Tensor, "out"],
-    generator: torch.Generator,
-    *,
-    slope: float = SLOPE,
-    uncertainty: float = 1.0,
-    whitening_floor: float = WHITENING_FLOOR,
-    deciding: Deciding | None = None,
-    lowest: Float[Tensor, "out"] | None = None,
-) -> None:
+class Spread(Start):
     """Start a prior as a random network with little uncertainty in its features and much in its last layer.
 
     First layer: each unit's mean weights put the place where its activation bends at one of the inputs. Later hidden
@@ -72,39 +51,68 @@ def spread(
     share, and those features are smooth; training then first learns to ignore all but smooth structure. Whitened
     features can show sharp structure from the start.
 
-    deciding: for functions that a single unit makes best, as those that jump between two levels or rest at a lowest
-    one. All units alike, as in the standard prior, make sums of many such functions, which are smooth; training does
-    not find out of that.
+    Args:
+        slope: Steepness of the first layer's mean weights, for inputs of unit variance.
+        uncertainty: Factor on the standard deviations of hidden weights.
+        whitening_floor: The larger it is, the smoother are the features of hidden layers.
 
-    x, output_scale, lowest: inputs, standard deviation and lowest value of outputs, in the model's units.
-    slope, uncertainty: steepness of the first layer, and a factor of the standard deviations of hidden weights.
-    whitening_floor: the larger, the smoother the features of hidden layers.
+    Raises:
+        ValueError: If an option is not a positive number.
+
+    Example:
+        bnnp.fit(model, tasks, settings=bnnp.FitSettings(prior_start=bnnp.starts.Spread(slope=8.0)))
     """
-    last = prior.network.num_layers - 1
 
-    def outputs(layer: int, phi: Tensor) -> Tensor:
+    slope: float = 4.0
+    uncertainty: float = 1.0
+    whitening_floor: float = WHITENING_FLOOR
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            if not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise ValueError(f"{name}: got {value!r}, expected a positive number, as in Spread({name}=2.0)")
+
+    def set(self, prior: Prior, examples: Examples, generator: torch.Generator) -> None:
+        """Set means and variances of all layers, one after the other."""
+        self.set_with(None, prior, examples, generator)
+
+    @torch.no_grad()
+    def set_with(self, deciding: Deciding | None, prior: Prior, examples: Examples, generator: torch.Generator) -> None:
+        """The same with units that decide."""
+        scale, last = examples.output_scale, prior.network.num_layers - 1
+
+        def outputs(layer: int, phi: Tensor) -> Tensor:
+            mean, deviations = self._layer(layer, phi, prior, examples, generator)
+            if deciding is not None and layer == last - 1:
+                mean[:, : len(scale)] = 0.0
+                deviations[:, : len(scale)] = deciding.input_scale / float(feature_size(phi))
+            elif deciding is not None and layer == last:
+                mean[range(len(scale)), range(len(scale))] = scale
+                if deciding.lowest is not None:
+                    mean[-1] = deciding.lowest
+                deviations = (BESIDE_DECIDING * scale).expand(mean.shape)
+            prior.assign_layer(layer, mean, deviations)
+            return phi @ mean
+
+        run(prior.network.program(examples.all_x()), outputs)
+
+    def _layer(
+        self, layer: int, phi: Tensor, prior: Prior, examples: Examples, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "d out"], Float[Tensor, "d out"]]:
+        """Means and standard deviations of a layer's weights, given the features that enter it."""
         d, out = prior.network.weight_shapes[layer]
-        size = phi.square().sum(-1).mean().sqrt()
-        if layer == last:
-            mean, scale = phi.new_zeros(d, out), (output_scale / size).expand(d, out)
-        elif layer == 0:
-            mean, scale = bends(x, out, slope, generator), phi.new_full((d, out), uncertainty * FIRST_SCALE)
-        else:
-            mean = whitening_mixture(phi, out, generator, whitening_floor)
-            scale = phi.new_full((d, out), uncertainty * HIDDEN_SCALE / float(size))
-        if deciding is not None and layer == last - 1:
-            mean[:, : len(output_scale)] = 0.0
-            scale[:, : len(output_scale)] = deciding.input_scale / float(size)
-        elif deciding is not None and layer == last:
-            mean[range(out), range(out)] = output_scale
-            if deciding.from_lowest:
-                assert lowest is not None
-                mean[-1] = lowest
-            scale = (BESIDE_DECIDING * output_scale).expand(d, out)
-        prior.assign_layer(layer, mean, scale)
-        return phi @ mean
+        if layer == prior.network.num_layers - 1:
+            return phi.new_zeros(d, out), (examples.output_scale / feature_size(phi)).expand(d, out)
+        if layer == 0:
+            means = bends(examples.all_x(), out, self.slope, generator)
+            return means, phi.new_full((d, out), self.uncertainty * FIRST_SCALE)
+        means = whitening_mixture(phi, out, generator, self.whitening_floor)
+        return means, phi.new_full((d, out), self.uncertainty * HIDDEN_SCALE / float(feature_size(phi)))
 
-    run(prior.network.program(x), outputs)
+
+def feature_size(phi: Float[Tensor, "points d"]) -> Float[Tensor, ""]:
+    """Root mean square norm of the features of a point."""
+    return phi.square().sum(-1).mean().sqrt()
 
 
 def bends(x: Float[Tensor, "points x"], units: int, slope: float, generator: torch.Generator) -> Float[Tensor, "d out"]:

@@ -87,7 +87,7 @@ def ecg(*, rate: int = 100, noise: float = 0.001, points: tuple[int, int] | None
     whose points are chosen at random. The paper trains with contexts of 2 to 64 of all 600 points.
 
     Example:
-        result = bnnp.fit(model, bnnp.tasks.datasets.ecg(), context_count=(2, 64), steps=500_000)
+        result = bnnp.fit(model, bnnp.tasks.datasets.ecg(), context_share=bnnp.tasks.ContextCount(2, 64), steps=500_000)
     """
     optional_module("neurokit2", "simulating heartbeats", "data")  # found out now, not in the midst of training
     return Heartbeats(rate, noise, None if points is None else (points[0], points[-1]))

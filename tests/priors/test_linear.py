@@ -6,7 +6,7 @@ import torch
 from scipy.stats import truncnorm
 from torch.distributions import MultivariateNormal
 
-from bnnp.priors.starts.fitted import LinearFit, Sums, _normal_below, fit_censored, fit_linear
+from bnnp.priors.starts.linear import LinearFit, Sums, _normal_below, fit_censored, fit_linear
 
 MEAN = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
 COVARIANCE = torch.tensor([[1.0, 0.6, 0.0], [0.6, 0.5, -0.1], [0.0, -0.1, 0.2]], dtype=torch.float64)

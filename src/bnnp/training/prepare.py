@@ -1,0 +1,103 @@
+"""What happens before the first step: the columns of the model, and the start of its prior."""
+
+import torch
+
+from bnnp._core.random import Seed, as_integer, child
+from bnnp.inference_nets.pseudo import AmortisedLinear
+from bnnp.models.amortised import AmortisedModel
+from bnnp.models.base import MetaLearner
+from bnnp.priors import Prior
+from bnnp.priors.starts import Examples, Start, as_start
+from bnnp.priors.starts.base import check_start
+from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.task import stacked
+
+START = 3
+"""The branch of the run's random numbers that a start draws from."""
+POINTS_FOR_START = 1000
+"""Points of a task that a start looks at, at most."""
+
+
+def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str = "spread", seed: Seed = 0) -> None:
+    """Take names and scales of the columns from the tasks, and start the prior. The model is changed in place.
+
+    `bnnp.fit` does this before its first step. Call it yourself to hold the prior where it starts: fix it then, and
+    train. A prior that is fixed, or not the standard one any more, is not touched; nor are columns that have been set.
+
+    Args:
+        model: A model, or a neural process, of which only the columns are set.
+        tasks: A task source.
+        prior_start: As in `bnnp.FitSettings`.
+        seed: With the same seed, `bnnp.fit` starts the prior at the same numbers.
+
+    Raises:
+        ValueError: If the tasks do not fit the model, or the start does not.
+
+    Example:
+        bnnp.start_prior(model, tasks, bnnp.starts.Fitted(), seed=0)
+        model.set_prior_learnability(0)
+        bnnp.fit(model, tasks, steps=3_000, seed=0)
+    """
+    start, prior = as_start(prior_start), model.weight_prior
+    check_tasks(model, tasks)
+    if prior is not None:
+        check_start(start, prior.network, real_valued=model.likelihood.real_valued)
+    generator = child(as_integer(seed), START)
+    if isinstance(tasks, Collection):
+        _take_columns(model, tasks)
+    if prior is not None and prior.is_standard() and not prior.network.mixes_points:
+        start.set(prior, _examples(model, prior, tasks, start.tasks, generator), generator)
+        if start.deciding is not None and isinstance(model, AmortisedModel):
+            _start_inference_at(start.deciding, model)
+
+
+def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
+    """Refuse tasks that the model cannot learn from.
+
+    Raises:
+        ValueError: If they are no task source, or their columns or outputs do not fit the model.
+    """
+    if not isinstance(tasks, TaskSource):
+        raise ValueError(
+            f"tasks: got {type(tasks).__name__}, expected a task source; "
+            "make one with bnnp.tasks.from_arrays([(x, y), ...])"
+        )
+    if (tasks.in_size, tasks.out_size) != (model.in_size, model.y_size):
+        raise ValueError(
+            f"tasks: got {tasks.in_size} input and {tasks.out_size} output columns, "
+            f"expected {model.in_size} and {model.y_size} as in the model"
+        )
+    if isinstance(tasks, Collection):
+        for task in tasks.tasks:
+            model.likelihood.check(task.y)
+
+
+def _take_columns(model: MetaLearner, tasks: Collection) -> None:
+    columns, include_y = model.columns, model.likelihood.real_valued
+    columns.x_names, columns.y_names = list(tasks.x_names), list(tasks.y_names)
+    if not (tasks.standardise and columns.is_identity()):
+        return
+    if tasks.columns is not None:
+        columns.take(tasks.columns, include_y=include_y)
+    else:
+        columns.fit(*stacked(tasks.tasks), include_y=include_y)
+
+
+def _examples(model: MetaLearner, prior: Prior, tasks: TaskSource, count: int, generator: torch.Generator) -> Examples:
+    """Tasks for a start of the prior, none of them twice, and some points of large ones."""
+    drawn = tasks.draw(min(count, len(tasks)) if isinstance(tasks, Collection) else count, generator)
+    some = [task.take(torch.randperm(len(task), generator=generator)[:POINTS_FOR_START]) for task in drawn]
+    x = [model.columns.standardise_x(task.x.to(model.device)).to(model.dtype) for task in some]
+    y = [task.y.to(model.device) for task in some]
+    if not model.likelihood.real_valued:
+        return Examples(x, y, x[0].new_ones(prior.network.sizes[-1]))
+    y = [model.columns.standardise_y(outputs).to(model.dtype) for outputs in y]
+    return Examples(x, y, torch.cat(y).std(0))
+
+
+def _start_inference_at(scale: float, model: AmortisedModel) -> None:
+    """Let the pseudo-observations of the deciding units, one per output, start at the scale of what enters them."""
+    inference = model.layers[-2]
+    assert isinstance(inference, AmortisedLinear)
+    for unit in range(model.prior.network.sizes[-1]):
+        inference.start_at_scale(unit, scale)

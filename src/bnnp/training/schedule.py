@@ -1,0 +1,62 @@
+"""Learning rates: how they fall during training, and which parameters learn faster than others."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bnnp.models.base import MetaLearner
+from bnnp.training.checks import is_number
+
+
+@dataclass(frozen=True)
+class LinearRate:
+    """A learning rate that goes from its first to its last value on a line.
+
+    Example:
+        LinearRate(3e-3, 1e-3).at(step=1, steps=3)  # 2e-3
+    """
+
+    first: float
+    last: float
+
+    def at(self, step: int, steps: int) -> float:
+        """The rate of a step, counted from 0, of so many."""
+        return self.first + (self.last - self.first) * (step / max(1, steps - 1))
+
+
+def as_rate(learning_rate: float | tuple[float, float]) -> LinearRate:
+    """The user's choice, a number or a pair, as a record.
+
+    Raises:
+        ValueError: If it is neither, or if a rate is negative or not finite.
+
+    Example:
+        as_rate(1e-3) == LinearRate(1e-3, 1e-3)
+    """
+    pair = isinstance(learning_rate, tuple | list)
+    ends = tuple(learning_rate) if pair else (learning_rate, learning_rate)
+    if len(ends) != 2 or not all(is_number(end) and end >= 0 for end in ends):
+        raise ValueError(
+            f"learning_rate: got {learning_rate!r}, expected a number, as in 1e-3, or its first and last value, "
+            "as in (3e-3, 1e-4)"
+        )
+    return LinearRate(float(ends[0]), float(ends[1]))
+
+
+def parameter_groups(model: MetaLearner, prior_lr_multiplier: float) -> list[dict[str, Any]]:
+    """The parameters that are trained, in groups as an optimiser takes them: those of the prior, and all others."""
+    prior = model.weight_prior
+    of_prior = {id(parameter) for parameter in prior.parameters()} if prior is not None else set()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in trained if id(p) in of_prior], "factor": prior_lr_multiplier},
+        {"params": [p for p in trained if id(p) not in of_prior], "factor": 1.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every group of parameters: the given one, times the group's factor."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate * group.get("factor", 1.0)
