@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from bnnp._core.arrays import as_columns
 from bnnp._core.random import Seed, as_integer, child
@@ -47,6 +46,8 @@ class Calibration:
 
     def p_values(self, bins: int = 10) -> np.ndarray:
         """For each quantity, how likely counts at least as uneven are if ranks are uniform (chi-squared test)."""
+        from scipy import stats
+
         return stats.chisquare(self.histogram(bins), axis=1).pvalue
 
     def uniform(self, bins: int = 10) -> bool:

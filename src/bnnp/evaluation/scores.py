@@ -4,11 +4,9 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
-import scoringrules
 import torch
 
 from bnnp._core.random import Seed, as_integer, child
@@ -22,6 +20,9 @@ from bnnp.prediction.sampled import SampledPredictive
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COVERAGE_LEVELS = (0.5, 0.9, 0.95)
 _SPLIT, _CONDITION, _OBSERVE = 1, 2, 3
@@ -47,7 +48,7 @@ class Scores:
     task needs, and `joint_lppd@exact` is exact. Looking up `"joint_lppd"` works as well.
     """
 
-    per_task: pd.DataFrame
+    per_task: "pd.DataFrame"
 
     def __getitem__(self, name: str) -> float:
         return float(self._values(name).mean())
@@ -59,8 +60,10 @@ class Scores:
     def names(self) -> list[str]:
         return [str(name) for name in self.per_task.columns]
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
         """A row a score: mean and standard error over tasks."""
+        import pandas as pd
+
         rows = {name: {"mean": self[name], "standard error": self.standard_error(name)} for name in self.names()}
         return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -109,6 +112,8 @@ def evaluate(
 
     Example: `print(bnnp.evaluate(model, bnnp.tasks.sawtooth(), seed=0))`
     """
+    import pandas as pd
+
     for name, value in (("num_samples", num_samples), ("num_tasks", num_tasks)):
         if value is not None and value < 1:
             raise ValueError(f"{name}: got {value}, expected a positive number")
@@ -154,6 +159,8 @@ def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0, estimator: st
         result["crps"] = float(crps_of_mixture(observed.reshape(-1), means, spreads).mean())
         ranks = predictive.cdf(y)
     else:
+        import scoringrules
+
         draws = predictive.observations(seed)
         # the estimator of probability-weighted moments is the unbiased one in K log K, not K^2
         crps = scoringrules.crps_ensemble(observed, draws, m_axis=0, estimator="pwm")

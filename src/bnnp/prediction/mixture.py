@@ -7,8 +7,6 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy import special
-from scipy.optimize import elementwise
 
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, normal
@@ -127,6 +125,9 @@ def _quantile(level: float, means: np.ndarray, spreads: np.ndarray) -> np.ndarra
 
     It lies between the least and the largest quantile of the components.
     """
+    from scipy import special
+    from scipy.optimize import elementwise
+
     if level in (0, 1):
         return np.full(means.shape[1], -np.inf if level == 0 else np.inf)
     at_once = max(1, NUMBERS_AT_ONCE // len(means))

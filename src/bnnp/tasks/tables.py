@@ -3,19 +3,22 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.task import Split, Task
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 CONTEXT, TARGET = "context", "target"
 
 
 def from_table(
-    table: pd.DataFrame | str | Path,
+    table: "pd.DataFrame | str | Path",
     *,
     task: str,
     x: str | Sequence[str],
@@ -70,8 +73,10 @@ def from_table(
     )
 
 
-def read_table(table: pd.DataFrame | str | Path) -> pd.DataFrame:
+def read_table(table: "pd.DataFrame | str | Path") -> "pd.DataFrame":
     """A data frame as it is, or the one in a CSV or Parquet file."""
+    import pandas as pd
+
     if isinstance(table, pd.DataFrame):
         return table
     if not isinstance(table, str | os.PathLike):
@@ -87,7 +92,7 @@ def read_table(table: pd.DataFrame | str | Path) -> pd.DataFrame:
         raise ValueError(f"{path}: expected a CSV or Parquet table ({error})") from None
 
 
-def check_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
+def check_columns(frame: "pd.DataFrame", names: Sequence[str]) -> None:
     there = list(frame.columns)
     for name in names:
         if name not in there:
@@ -100,11 +105,13 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
             )
 
 
-def numeric_columns(frame: pd.DataFrame, names: Sequence[str], rows: np.ndarray | None = None) -> pd.DataFrame:
+def numeric_columns(frame: "pd.DataFrame", names: Sequence[str], rows: np.ndarray | None = None) -> "pd.DataFrame":
     """These columns as finite numbers, or an error that names the first cell that is not one.
 
     rows: the places of the frame's rows in the user's table, where some have been left out.
     """
+    import pandas as pd
+
     places = np.arange(len(frame)) if rows is None else rows
     columns = {}
     for name in names:
@@ -127,7 +134,9 @@ def numeric_columns(frame: pd.DataFrame, names: Sequence[str], rows: np.ndarray 
     return pd.DataFrame(columns, index=frame.index)
 
 
-def _column(frame: pd.DataFrame, name: str) -> pd.Series:
+def _column(frame: "pd.DataFrame", name: str) -> "pd.Series":
+    import pandas as pd
+
     return pd.Series(frame[name])
 
 
@@ -145,6 +154,8 @@ def _names(columns: str | Sequence[str]) -> list[str]:
 
 def _grouped(labels: np.ndarray) -> tuple[list[str], list[np.ndarray]]:
     """The names that occur, sorted, and the rows of each in their order."""
+    import pandas as pd
+
     codes, names = pd.factorize(labels, sort=True)
     groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     return [str(name) for name in names], groups

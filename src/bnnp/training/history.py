@@ -3,10 +3,12 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from bnnp._core.files import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass
@@ -16,8 +18,10 @@ class History:
     steps: list[dict[str, float]] = field(default_factory=list)
     evaluations: list[dict[str, float]] = field(default_factory=list)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """A row a record: step, seconds, learning rate, objective and its terms."""
+        import pandas as pd
+
         return pd.DataFrame(self.steps)
 
     def to_dict(self) -> dict[str, list[dict[str, float]]]:

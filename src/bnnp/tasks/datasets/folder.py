@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import Progress
-
 from bnnp._core.files import write_atomically
 
 VARIABLE = "BNNP_DATA"
@@ -120,6 +117,9 @@ def _downloaded(file: DataFile, path: Path) -> Path:
 
 
 def _fetch(url: str, label: str) -> bytes:
+    from rich.console import Console
+    from rich.progress import Progress
+
     parts: list[bytes] = []
     with urllib.request.urlopen(url, timeout=_PATIENCE) as reply, Progress(console=Console(stderr=True)) as bar:
         size = reply.headers.get("Content-Length")
