@@ -90,5 +90,5 @@ _PLACES = {
     "plots": "bnnp.plots",
 }
 
-__all__ = list(_PLACES)
+__all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]
 __getattr__, __dir__ = lazily(__name__, _PLACES)
