@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, normal
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import span
 from bnnp.likelihoods.base import Likelihood
 from bnnp.prediction.base import Predictive, as_numpy, checked_levels
 
@@ -38,7 +39,7 @@ class Components(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MixturePredictive(Predictive):
     """A mixture of Gaussians with equal weights, exact given the samples of the hidden layers.
 
@@ -118,6 +119,10 @@ class MixturePredictive(Predictive):
 
     def _spreads(self, *, noise: bool) -> Float[Tensor, "samples points out"]:
         return (self.variances + self.noise.square() if noise else self.variances).sqrt()
+
+    def _described(self) -> dict[str, object]:
+        noise = span(self._scaled(self.noise).flat)
+        return {**super()._described(), "components": len(self.means), "noise (standard deviation)": noise}
 
 
 def _quantile(level: float, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:

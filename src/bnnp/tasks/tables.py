@@ -30,19 +30,39 @@ def from_table(
 ) -> Collection:
     """Tasks from a long table, or a CSV or Parquet file of one.
 
-    task: the column that names the data set of each row;  x, y: input and output columns.
-    role: a column that says "context" or "target" for each row, for test sets with a fixed split.
-    missing: "error" refuses empty cells and NaN, "drop" leaves out their rows.
-    standardise: whether training shifts and scales all columns; predictions come back in the table's units.
+    Args:
+        table: A data frame, or the path of a file.
+        task: The column that names the data set of each row.
+        x: Input columns.
+        y: Output columns.
+        role: A column that says "context" or "target" for each row, for test sets with a fixed split.
+        missing: "error" refuses empty cells and NaN, "drop" leaves out their rows.
+        standardise: Whether training shifts and scales all columns; predictions come back in the table's units.
+        min_points: Points that every data set must have at least.
 
     Example:
         tasks = bnnp.tasks.from_table("trial.csv", task="subject", x=["time"], y=["conc"])
     """
     frame = read_table(table)
     x_names, y_names = _names(x), _names(y)
+    kept = _kept_rows(frame, [task, *x_names, *y_names, *([role] if role else [])], missing)
+    numbers = numeric_columns(frame.iloc[kept], [*x_names, *y_names], kept).to_numpy()
+    names, groups = _grouped(np.asarray(_column(frame, task), dtype=object)[kept])
+    tasks = [
+        Task.of(numbers[rows, : len(x_names)], numbers[rows, len(x_names) :], name)
+        for name, rows in zip(names, groups, strict=True)
+    ]
+    roles = np.asarray(_column(frame, role), dtype=object)[kept] if role else None
+    splits = [] if roles is None else [_split(t, roles[rows]) for t, rows in zip(tasks, groups, strict=True)]
+    return collect(
+        tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
+    )
+
+
+def _kept_rows(frame: "pd.DataFrame", used: list[str], missing: str) -> np.ndarray:
+    """Rows to use, of a table that has the columns `used`, the task's first."""
     if missing not in ("error", "drop"):
         raise ValueError(f"missing: got {missing!r}, expected 'error' or 'drop'")
-    used = [task, *x_names, *y_names, *([role] if role else [])]
     check_columns(frame, used)
     if len(set(used)) != len(used):
         raise ValueError(f"columns: got {', '.join(used)}, expected each column once")
@@ -55,22 +75,10 @@ def from_table(
     if empty[0, kept].any():
         row = _row_number(kept, empty[0, kept])
         raise ValueError(
-            f"column {task!r}: got an empty cell at row {row}, expected a name of a task; "
+            f"column {used[0]!r}: got an empty cell at row {row}, expected a name of a task; "
             "give missing='drop' to leave such rows out"
         )
-    numbers = numeric_columns(frame.iloc[kept], [*x_names, *y_names], kept).to_numpy()
-    names, groups = _grouped(np.asarray(_column(frame, task), dtype=object)[kept])
-    tasks = [
-        Task.of(numbers[rows, : len(x_names)], numbers[rows, len(x_names) :], name)
-        for name, rows in zip(names, groups, strict=True)
-    ]
-    splits = []
-    if role:
-        roles = np.asarray(_column(frame, role), dtype=object)[kept]
-        splits = [_split(t, roles[rows]) for t, rows in zip(tasks, groups, strict=True)]
-    return collect(
-        tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
-    )
+    return kept
 
 
 def read_table(table: "pd.DataFrame | str | Path") -> "pd.DataFrame":

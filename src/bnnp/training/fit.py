@@ -15,6 +15,7 @@ from torch import nn
 
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
+from bnnp._core.show import Shown
 from bnnp.inference_nets.pseudo import AmortisedLinear
 from bnnp.models.amortised import AmortisedModel
 from bnnp.models.base import MetaLearner
@@ -56,13 +57,16 @@ class TrainingDiverged(ArithmeticError):
         self.task = task
 
 
-@dataclass(frozen=True)
-class FitResult(Generic[Trained]):
+@dataclass(frozen=True, eq=False, repr=False)
+class FitResult(Shown, Generic[Trained]):
     """The trained model (the one that was passed in), its history, and whether it was stopped by Ctrl-C."""
 
     model: Trained
     history: History
     interrupted: bool = False
+
+    def _described(self) -> dict[str, object]:
+        return {"model": type(self.model).__name__, **self.history._described(), "interrupted": self.interrupted}
 
 
 def fit(
