@@ -108,8 +108,7 @@ class Predictive(Shown, abc.ABC):
         return self.columns.y_scale.double().log().sum()
 
     def _described(self) -> dict[str, object]:
-        points, outputs = self.shape
-        return {"points": points, "outputs": f"{outputs}: {listed(self.columns.y_names)}"}
+        return {"shape (points, outputs)": self.shape, "outputs": listed(self.columns.y_names)}
 
 
 def checked_levels(q: float | Sequence[float]) -> np.ndarray:
