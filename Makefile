@@ -6,7 +6,7 @@ BNNP_DATA ?= $(wildcard ../shared/data)
 GOMP_SPINCOUNT ?= 10000
 export BNNP_DATA GOMP_SPINCOUNT
 
-.PHONY: demo test slow lint docs bench clean
+.PHONY: demo test slow lowest lint docs bench clean
 
 demo: .venv/installed  ## Meta-train on sawtooth tasks, print scores beside the oracle's, write figures (about 5 minutes)
 	$(BIN)/bnnp demo --out demo
@@ -16,6 +16,9 @@ test: lint  ## Lint, check types and the import arrow, run the tests
 
 slow: .venv/installed  ## The studies that take minutes
 	$(BIN)/pytest -m slow
+
+lowest: .venv/installed  ## Try the minimum versions of pyproject.toml, in an environment that is removed afterwards (minutes)
+	$(BIN)/python tests/project/lowest.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """How smooth should the features of the floor start be? Rain at left-out times, under priors fitted to the others.
 
-    OMP_NUM_THREADS=1 python benchmarks/floor_features.py era5land_serbia_202001_t2m_tp.nc
+    PYTHONPATH=experiments OMP_NUM_THREADS=1 python benchmarks/floor_features.py era5land_serbia_202001_t2m_tp.nc
 
 Every fourth training time of `experiments/prior_transfer` is left out in turn. MFVI predicts its points from 4 to 38 of
 them, drawn at random, under the floor start that is fitted to the other times, and under the standard prior. Some
@@ -15,11 +15,12 @@ import torch
 
 import bnnp
 from bnnp._core.random import child
-from bnnp.experiment import markdown_table, mean_and_error, score_sets
 from bnnp.inference import Effort, InferenceWarning, infer_many
 from bnnp.priors.starts import Examples, Floor
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
+from harness import score_sets
+from score_tables import markdown_table, mean_and_error
 
 REGION = Path(__file__).parents[1] / "experiments" / "prior_transfer" / "region.geojson"
 FOLDS, NOISE, CONTEXT = 4, 0.05, (4, 38)

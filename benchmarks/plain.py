@@ -6,12 +6,14 @@ autograd, one task after the other, in float64. Samples and units are batched. T
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 import bnnp
+from bnnp.bench import Setting
 from bnnp.networks.base import features_of_layer
 from bnnp.tasks.task import SplitBatch, TaskBatch
 
@@ -66,3 +68,18 @@ def predict(model: bnnp.BNNP, x: Tensor, y: Tensor, x_new: Tensor, samples: int)
     with torch.no_grad():
         weights, _ = infer(model, x, y, samples)
         return model.network(weights, x_new)
+
+
+def work(setting: Setting) -> Callable[[], object]:
+    """A training step or a prediction in a setting of `bnnp bench`, in float64 like the authors' code."""
+    model, batch = setting.model(torch.float64), setting.batch(torch.float64)
+    if not setting.training:
+        context, target = batch.context, batch.target
+        return lambda: predict(model, context.x[0], context.y[0], target.x[0], setting.samples)
+    optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-4)
+
+    def step() -> None:
+        differentiate(model, batch, setting.samples)
+        optimiser.step()
+
+    return step

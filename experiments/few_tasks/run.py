@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp._core.files import write_atomically
-from bnnp.experiment import Run, markdown_table, score_sets, train
 from bnnp.inference import GIVI, Effort, GaussianVI, infer_many
 from bnnp.plots import save_figure
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.task import Split
+from harness import Run, score_sets, train
+from score_tables import markdown_table
 
 NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
 PEERS = {"np": bnnp.neural_processes.NP, "bnp": bnnp.neural_processes.BNP, "tnp": bnnp.neural_processes.TNP}

@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp._core.files import write_atomically
-from bnnp.experiment import Run, markdown_table, model_file, train
 from bnnp.plots import save_figure
 from bnnp.tasks.datasets.images import Images
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task
+from harness import Run, model_file, train
+from score_tables import markdown_table
 
 SEED = 0
 SHARES = (0.01, 0.05, 0.2, 0.5)

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp._core.files import write_atomically
-from bnnp.experiment import Run, markdown_table, model_file, train
 from bnnp.plots import CONTEXT, save_figure
+from harness import Run, model_file, train
+from score_tables import markdown_table
 
 MODELS = ("BNAM", "BNNP")
 APPENDED = (0.0, 3.0, 10.0, 100.0)

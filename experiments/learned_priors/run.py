@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp._core.files import write_atomically
-from bnnp.experiment import Run, cell, fixed_tests, markdown_table, model_file, train, train_prior_first
 from bnnp.plots import TRUTH, draw_functions, draw_posterior, save_figure
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.synthetic import Synthetic
+from harness import Run, fixed_tests, model_file, train, train_prior_first
+from score_tables import cell, markdown_table
 
 SEED, TEST_SEED = 0, 69
 ACTIVATIONS = {"sawtooth": "relu", "heaviside": "tanh", "bnn": "relu", "ecg": "tanh"}

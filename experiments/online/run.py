@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp._core.files import write_atomically
-from bnnp.experiment import Run, markdown_table, model_file, train
 from bnnp.plots import CONTEXT, save_figure
+from harness import Run, model_file, train
+from score_tables import markdown_table
 
 BATCH, UPDATES, TEST_SEED = 8, 4, 69
 LOW, HIGH = -2.0, 2.0

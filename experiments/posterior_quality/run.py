@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 import bnnp
 from bnnp._core.files import write_atomically
 from bnnp.evaluation import evidence
-from bnnp.experiment import Run
 from bnnp.inference import GIVI, Effort, SingleTaskBNNP, Target, infer_many
 from bnnp.plots import save_figure
+from harness import Run
 
 HIDDEN, INFERENCE_HIDDEN = (20, 20), (50, 50)
 SEEDS = (21, 42, 69, 420)

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp._core.files import write_atomically
-from bnnp.experiment import cell, markdown_table, mean_and_error
 from bnnp.plots import save_figure
 from bnnp.tasks.task import Task
+from score_tables import cell, markdown_table, mean_and_error
 
 from .climate import Climate, climate
 from .methods import LABELS, settings

@@ -13,9 +13,9 @@ import bnnp
 from bnnp._core.random import child
 from bnnp.evaluation.oracle import Oracle
 from bnnp.evaluation.scores import Posterior
-from bnnp.experiment import Run, fixed_tests, score_sets, train
 from bnnp.inference import Effort, InferenceWarning, infer_many
 from bnnp.tasks.task import Split
+from harness import Run, fixed_tests, score_sets, train
 
 from .climate import climate
 from .methods import record, settings

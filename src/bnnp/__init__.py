@@ -1,73 +1,104 @@
 """bnnp: meta-learn a prior over the weights of a neural network, and an amortised posterior for each new data set."""
 
+from typing import TYPE_CHECKING
+
 import bnnp._core.waiting  # noqa: F401, before torch
-from bnnp import evaluation, inference, neural_processes, objectives, priors, tasks
-from bnnp.evaluation import Oracle, Scores, evaluate
-from bnnp.inference import infer
-from bnnp.likelihoods.bernoulli import Bernoulli
-from bnnp.likelihoods.categorical import Categorical
-from bnnp.likelihoods.gaussian import Gaussian
-from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
-from bnnp.models import BNAM, BNNP, AttBNNP, WeightPosterior, load, load_posterior, zoo_names
-from bnnp.networks.perceptron import Network
-from bnnp.numerics.solve import FactorisationError
-from bnnp.prediction.base import Predictive
-from bnnp.prediction.mixture import MixturePredictive
-from bnnp.prediction.sampled import SampledPredictive
-from bnnp.priors import starts
-from bnnp.training import (
-    Checkpointing,
-    Evaluation,
-    FitResult,
-    FitSettings,
-    History,
-    TrainingDiverged,
-    fit,
-    start_prior,
-)
+from bnnp._core.lazy import lazily
+
+if TYPE_CHECKING:  # the same names once more, for editors and type checkers
+    from bnnp import evaluation as evaluation
+    from bnnp import inference as inference
+    from bnnp import likelihoods as likelihoods
+    from bnnp import models as models
+    from bnnp import networks as networks
+    from bnnp import neural_processes as neural_processes
+    from bnnp import objectives as objectives
+    from bnnp import plots as plots
+    from bnnp import prediction as prediction
+    from bnnp import priors as priors
+    from bnnp import tasks as tasks
+    from bnnp import training as training
+    from bnnp.evaluation import Oracle as Oracle
+    from bnnp.evaluation import Scores as Scores
+    from bnnp.evaluation import evaluate as evaluate
+    from bnnp.inference import infer as infer
+    from bnnp.likelihoods.bernoulli import Bernoulli as Bernoulli
+    from bnnp.likelihoods.categorical import Categorical as Categorical
+    from bnnp.likelihoods.gaussian import Gaussian as Gaussian
+    from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian as HeteroscedasticGaussian
+    from bnnp.models import BNAM as BNAM
+    from bnnp.models import BNNP as BNNP
+    from bnnp.models import AttBNNP as AttBNNP
+    from bnnp.models import WeightPosterior as WeightPosterior
+    from bnnp.models import load as load
+    from bnnp.models import load_posterior as load_posterior
+    from bnnp.models import zoo_names as zoo_names
+    from bnnp.networks.perceptron import Network as Network
+    from bnnp.numerics.solve import FactorisationError as FactorisationError
+    from bnnp.prediction.base import Predictive as Predictive
+    from bnnp.prediction.mixture import MixturePredictive as MixturePredictive
+    from bnnp.prediction.sampled import SampledPredictive as SampledPredictive
+    from bnnp.priors import starts as starts
+    from bnnp.training import Checkpointing as Checkpointing
+    from bnnp.training import Evaluation as Evaluation
+    from bnnp.training import FitResult as FitResult
+    from bnnp.training import FitSettings as FitSettings
+    from bnnp.training import History as History
+    from bnnp.training import TrainingDiverged as TrainingDiverged
+    from bnnp.training import fit as fit
+    from bnnp.training import start_prior as start_prior
 
 __version__ = "0.1.0"
 
-__all__ = [
+_PLACES = {
     # data
-    "tasks",
+    "tasks": "bnnp.tasks",
     # the model
-    "priors",
-    "starts",
-    "Gaussian",
-    "HeteroscedasticGaussian",
-    "Bernoulli",
-    "Categorical",
-    "Network",
-    "BNNP",
-    "AttBNNP",
-    "BNAM",
-    "WeightPosterior",
-    "load",
-    "load_posterior",
-    "zoo_names",
+    "priors": "bnnp.priors",
+    "starts": "bnnp.priors",
+    "likelihoods": "bnnp.likelihoods",
+    "Gaussian": "bnnp.likelihoods.gaussian",
+    "HeteroscedasticGaussian": "bnnp.likelihoods.heteroscedastic",
+    "Bernoulli": "bnnp.likelihoods.bernoulli",
+    "Categorical": "bnnp.likelihoods.categorical",
+    "networks": "bnnp.networks",
+    "Network": "bnnp.networks.perceptron",
+    "models": "bnnp.models",
+    "BNNP": "bnnp.models",
+    "AttBNNP": "bnnp.models",
+    "BNAM": "bnnp.models",
+    "WeightPosterior": "bnnp.models",
+    "load": "bnnp.models",
+    "load_posterior": "bnnp.models",
+    "zoo_names": "bnnp.models",
     # training
-    "objectives",
-    "fit",
-    "FitSettings",
-    "Evaluation",
-    "Checkpointing",
-    "start_prior",
-    "FitResult",
-    "History",
-    "TrainingDiverged",
-    "FactorisationError",
+    "objectives": "bnnp.objectives",
+    "training": "bnnp.training",
+    "fit": "bnnp.training",
+    "FitSettings": "bnnp.training",
+    "Evaluation": "bnnp.training",
+    "Checkpointing": "bnnp.training",
+    "start_prior": "bnnp.training",
+    "FitResult": "bnnp.training",
+    "History": "bnnp.training",
+    "TrainingDiverged": "bnnp.training",
+    "FactorisationError": "bnnp.numerics.solve",
     # other ways to infer the same weights
-    "inference",
-    "infer",
+    "inference": "bnnp.inference",
+    "infer": "bnnp.inference",
     # peers
-    "neural_processes",
+    "neural_processes": "bnnp.neural_processes",
     # prediction and evaluation
-    "Predictive",
-    "MixturePredictive",
-    "SampledPredictive",
-    "evaluation",
-    "evaluate",
-    "Oracle",
-    "Scores",
-]
+    "prediction": "bnnp.prediction",
+    "Predictive": "bnnp.prediction.base",
+    "MixturePredictive": "bnnp.prediction.mixture",
+    "SampledPredictive": "bnnp.prediction.sampled",
+    "evaluation": "bnnp.evaluation",
+    "evaluate": "bnnp.evaluation",
+    "Oracle": "bnnp.evaluation",
+    "Scores": "bnnp.evaluation",
+    "plots": "bnnp.plots",
+}
+
+__all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]
+__getattr__, __dir__ = lazily(__name__, _PLACES)

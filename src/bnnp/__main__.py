@@ -1,5 +1,5 @@
 """`python -m bnnp` is the command `bnnp`."""
 
-from bnnp.cli.verbs import main
+from bnnp.cli import main
 
 main()

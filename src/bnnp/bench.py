@@ -17,11 +17,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import torch
-from rich.progress import Progress
 
 from bnnp._core.random import child
 from bnnp.likelihoods.gaussian import Gaussian
@@ -30,6 +28,9 @@ from bnnp.models.enough import FIRST
 from bnnp.objectives import PPAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Work = Callable[[], object]
 
@@ -107,21 +108,6 @@ def library_work(setting: Setting) -> Work:
     return step
 
 
-def plain_work(setting: Setting, plain: ModuleType) -> Work:
-    """The same by the plain transcription, in float64 like the authors' code."""
-    model, batch = setting.model(torch.float64), setting.batch(torch.float64)
-    if not setting.training:
-        context, target = batch.context, batch.target
-        return lambda: plain.predict(model, context.x[0], context.y[0], target.x[0], setting.samples)
-    optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-4)
-
-    def step() -> None:
-        plain.differentiate(model, batch, setting.samples)
-        optimiser.step()
-
-    return step
-
-
 def products(setting: Setting) -> Iterator[tuple[int, int, int, int]]:
     """Shapes (batch, rows, inner, columns) of the matrix products that a setting cannot do without."""
     n, target = setting.context, setting.points - setting.context
@@ -186,13 +172,10 @@ class Measurement:
 
 def measure(setting: Setting, kinds: list[str], plain: Path | None, repeats: int) -> dict[str, list[float]]:
     """Seconds of a call in every repeat of each kind of work, taken in turns after calls that are not counted."""
-    work: dict[str, Work] = {}
-    for kind in kinds:
-        if kind == "plain":
-            assert plain is not None
-            work[kind] = plain_work(setting, _module(plain))
-        else:
-            work[kind] = {"library": library_work, "limit": limit_work}[kind](setting)
+    makers: dict[str, Callable[[Setting], Work]] = {"library": library_work, "limit": limit_work}
+    if plain is not None:
+        makers["plain"] = _module(plain).work
+    work = {kind: makers[kind](setting) for kind in kinds}
     calls = {kind: _calls_a_repeat(run) for kind, run in work.items()}
     seconds: dict[str, list[float]] = {kind: [] for kind in work}
     for _ in range(repeats):
@@ -220,6 +203,8 @@ def run(names: list[str], plain: Path | None = None, repeats: int = 9, progress:
 
     Peak memory is that of the whole process, Python and torch included.
     """
+    from rich.progress import Progress
+
     unknown = [name for name in names if name not in SETTINGS]
     if unknown:
         raise ValueError(f"setting: got {', '.join(unknown)}, expected some of {', '.join(SETTINGS)}")
@@ -247,8 +232,10 @@ def run(names: list[str], plain: Path | None = None, repeats: int = 9, progress:
     ]
 
 
-def table(measurements: list[Measurement]) -> pd.DataFrame:
-    """A row a setting: seconds and memory of the library, and how they stand to the two marks."""
+def table(measurements: list[Measurement]) -> "pd.DataFrame":
+    """One row per setting: seconds and memory of the library, and how they stand to the two marks."""
+    import pandas as pd
+
     rows = {}
     for name in dict.fromkeys(m.setting for m in measurements):
         found = {m.kind: m for m in measurements if m.setting == name}

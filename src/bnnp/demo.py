@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 
 from bnnp import plots
@@ -16,6 +16,9 @@ from bnnp.models.bnnp import BNNP
 from bnnp.tasks.datasets.paper_tests import sawtooth_tests
 from bnnp.tasks.synthetic import sawtooth
 from bnnp.training import FitResult, FitSettings, fit
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HIDDEN = (48, 48)
 STEPS = 1500
@@ -30,7 +33,9 @@ class Demo:
     scores: Mapping[str, Scores]
     files: list[Path]
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
+        import pandas as pd
+
         rows = {row: {name: scores[name] for name in TABLE_COLUMNS} for row, scores in self.scores.items()}
         return pd.DataFrame.from_dict(rows, orient="index")
 

@@ -6,12 +6,9 @@ Every function returns a `matplotlib.figure.Figure`; nothing touches pyplot's st
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure, FigureBase
-from scipy import stats
 
 from bnnp._core.files import write_atomically
 from bnnp._core.random import Seed
@@ -20,6 +17,10 @@ from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.task import Split, Task
 from bnnp.training.history import FALLBACKS, History
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, FigureBase
 
 CONTEXT, TRUTH, SAMPLES, BAND = "#d95f02", "#4d4d4d", "#1f77b4", "#9ecae1"
 
@@ -36,21 +37,21 @@ class Conditionable(Protocol):
     def condition(self, x, y, *, num_samples: int, seed: Seed) -> Posterior: ...
 
 
-def save_figure(figure: Figure, path: str | Path) -> Path:
+def save_figure(figure: "Figure", path: str | Path) -> Path:
     """Write a figure as PNG, SVG or PDF, by its ending; whole or not at all."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=Path(path).suffix.lstrip(".") or "png", dpi=130)
     return write_atomically(path, buffer.getvalue())
 
 
-def draw_functions(axes: Axes, drawn: Drawn, x: np.ndarray, *, colour: str = SAMPLES, alpha: float = 0.7) -> None:
+def draw_functions(axes: "Axes", drawn: Drawn, x: np.ndarray, *, colour: str = SAMPLES, alpha: float = 0.7) -> None:
     """Lines of functions of one input."""
     for function in drawn:
         axes.plot(x, function(x[:, None])[:, 0], color=colour, alpha=alpha, linewidth=1)
 
 
 def draw_posterior(
-    axes: Axes, posterior: Posterior, x: np.ndarray, context: Task, target: Task | None = None, *, lines: int = 8
+    axes: "Axes", posterior: Posterior, x: np.ndarray, context: Task, target: Task | None = None, *, lines: int = 8
 ) -> None:
     """Function samples over a 90 % band for new observations, with the context and, where known, the truth."""
     low, high = posterior.predict(x[:, None]).quantile([0.05, 0.95])
@@ -63,9 +64,9 @@ def draw_posterior(
 
 def functions(
     drawn: Drawn, x: np.ndarray, *, title: str = "functions drawn from the prior", labels: tuple[str, str] = ("x", "y")
-) -> Figure:
+) -> "Figure":
     """Functions of one input, in one panel."""
-    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    figure = _figure((5, 3.4))
     axes = figure.subplots()
     draw_functions(axes, drawn, x)
     axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
@@ -80,10 +81,10 @@ def overview(
     *,
     true: Sequence[Task],
     seed: Seed = 0,
-) -> Figure:
+) -> "Figure":
     """The true process, the learned prior, and the posterior of a few tasks, side by side."""
     columns = 2 + len(splits)
-    figure = Figure(figsize=(2.9 * columns, 2.9), layout="constrained")
+    figure = _figure((2.9 * columns, 2.9))
     panels = figure.subplots(1, columns, sharex=True, sharey=True)
     for task in true:
         order = task.x[:, 0].argsort()
@@ -99,7 +100,7 @@ def overview(
     return figure
 
 
-def calibration(predictions: Sequence[tuple[Predictive, np.ndarray]], *, seed: Seed = 0) -> Figure:
+def calibration(predictions: Sequence[tuple[Predictive, np.ndarray]], *, seed: Seed = 0) -> "Figure":
     """Share of observations inside central intervals against the share promised. On the diagonal is calibrated."""
     levels = np.linspace(0.05, 0.95, 19)
     inside = np.zeros(len(levels))
@@ -113,7 +114,7 @@ def calibration(predictions: Sequence[tuple[Predictive, np.ndarray]], *, seed: S
         count += rank.size
     observed = inside / count
     error = np.sqrt(levels * (1 - levels) / count)
-    figure = Figure(figsize=(3.8, 3.6), layout="constrained")
+    figure = _figure((3.8, 3.6))
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color=TRUTH, linewidth=1)
     axes.fill_between(
@@ -125,12 +126,12 @@ def calibration(predictions: Sequence[tuple[Predictive, np.ndarray]], *, seed: S
     return figure
 
 
-def history(record: History) -> Figure:
+def history(record: History) -> "Figure":
     """The objective's terms, and the evaluations where there are any, against time."""
     frame = record.to_frame()
     terms = [name for name in frame.columns if name not in ("step", "seconds", "learning_rate", *FALLBACKS)]
     scores = [name for name in (record.evaluations[0] if record.evaluations else {}) if name not in ("step", "seconds")]
-    figure = Figure(figsize=(4.4 * (1 + bool(scores)), 3.2), layout="constrained")
+    figure = _figure((4.4 * (1 + bool(scores)), 3.2))
     panels = np.atleast_1d(figure.subplots(1, 1 + bool(scores)))
     window = max(1, len(frame) // 100)
     for name in terms:
@@ -152,19 +153,21 @@ def history(record: History) -> Figure:
     return figure
 
 
-def rank_histograms(calibration: Calibration, bins: int = 10) -> Figure:
+def rank_histograms(calibration: Calibration, bins: int = 10) -> "Figure":
     """Simulation-based calibration: ranks that should be even, with the band that holds 99 % of even ones.
 
     A hump means a posterior that is too wide, two horns one that is too narrow, a slope one that is shifted.
     """
     columns, rows = _grid(len(calibration.names))
-    figure = Figure(figsize=(2.6 * columns, 2.1 * rows), layout="constrained")
+    figure = _figure((2.6 * columns, 2.1 * rows))
     draw_rank_histograms(figure, calibration, bins)
     return figure
 
 
-def draw_rank_histograms(figure: FigureBase, calibration: Calibration, bins: int = 10) -> None:
+def draw_rank_histograms(figure: "FigureBase", calibration: Calibration, bins: int = 10) -> None:
     """`rank_histograms` in a figure, or a part of one."""
+    from scipy import stats
+
     counts = calibration.histogram(bins)
     total = counts[0].sum()
     low, high = stats.binom(total, 1 / bins).ppf([0.005, 0.995])
@@ -180,6 +183,13 @@ def draw_rank_histograms(figure: FigureBase, calibration: Calibration, bins: int
         axes.axis("off")
     figure.supxlabel("rank of the truth among the samples", fontsize=9)
     figure.supylabel("simulations", fontsize=9)
+
+
+def _figure(size: tuple[float, float]) -> "Figure":
+    """An empty figure of so many inches. Matplotlib is imported here, so that whoever plots nothing does not wait."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained")
 
 
 def _grid(panels: int) -> tuple[int, int]:

@@ -219,7 +219,7 @@ def full_disk(*_, **__):
 def test_a_full_disk_leaves_the_old_file_and_no_other(saved, function, monkeypatch):
     before = saved.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, function, full_disk)
+        patch.setattr(f"os.{function}", full_disk)
         with pytest.raises(
             OSError, match=r"cannot write .*m\.bnnp: No space left on device; .*free some space"
         ) as error:
@@ -235,7 +235,7 @@ def test_ctrl_c_while_writing_leaves_no_temporary_file(saved, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files.os, "fsync", interrupt)
+    monkeypatch.setattr("os.fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         bnnp.BNNP(1, 1, hidden=(5,)).save(saved)
     assert saved.read_bytes() == before

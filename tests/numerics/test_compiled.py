@@ -99,7 +99,7 @@ def test_without_a_folder_to_write_to_all_is_compiled_every_time(places):
 
 def test_the_folders_are_those_of_the_user_and_of_the_library(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(compiled.config, "CACHE_DIR", "/chosen", raising=False)
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", "/chosen", raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     assert compiled.folders() == [Path("/chosen"), compiled.FOLDER / "__pycache__", tmp_path / "bnnp" / "loops"]
 

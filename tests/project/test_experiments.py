@@ -1,32 +1,31 @@
 """Experiments: independent runs that are kept, resumed and reported; each of the paper's at its smallest scale."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import bnnp
-from bnnp.cli.verbs import app
+import harness
+from bnnp.cli import app
+from bnnp.cli.experiment import FOLDER_VARIABLE, experiments_folder
 from bnnp.evaluation import lppd, with_noise
-from bnnp.experiment import (
-    FOLDER_VARIABLE,
-    cell,
-    experiment_names,
-    fixed_tests,
-    markdown_table,
-    mean_and_error,
-    model_file,
-    perform,
-    score_sets,
-    train,
-)
+from harness import experiment_names, fixed_tests, model_file, score_sets, train
+from score_tables import cell, markdown_table, mean_and_error
 
 REAL = Path(__file__).parents[2] / "experiments"
 
+
+def perform(*arguments, **choices) -> harness.Outcome:
+    return harness.perform(experiments_folder(), *arguments, **choices)
+
+
 TOY = """
 from pathlib import Path
-from bnnp.experiment import Run
+from harness import Run
 from bnnp._core.files import write_atomically
 
 def runs(scale):
@@ -50,6 +49,7 @@ def toy(tmp_path, monkeypatch):
     """A folder with one experiment; gives the file in which its runs leave a trace."""
     log = tmp_path / "log.txt"
     (tmp_path / "experiments" / "toy").mkdir(parents=True)
+    (tmp_path / "experiments" / "harness.py").symlink_to(REAL / "harness.py")
     (tmp_path / "experiments" / "toy" / "run.py").write_text(TOY.replace("LOG", repr(str(log))))
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "experiments"))
     return log
@@ -107,6 +107,13 @@ def test_the_command_line_prints_the_table_and_tells_what_failed(toy, tmp_path):
     assert "failed: run-0: ValueError: number 0 is broken" in again.output
 
 
+def test_the_command_by_itself_runs_several_at_once(toy, tmp_path):
+    """In a process that has not put the experiments on its path: the command does, for itself and its workers."""
+    words = ["experiment", "toy", "--scale", "smoke", "--quiet", "--workers", "2", "--out", str(tmp_path / "out")]
+    done = subprocess.run([sys.executable, "-m", "bnnp", *words], capture_output=True, text=True, check=False)
+    assert "smoke 0 1 4" in done.stdout, done.stderr
+
+
 def test_what_is_not_there_is_refused(toy, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="experiment: got 'toys', expected one of toy"):
         perform("toys", "smoke")
@@ -118,7 +125,7 @@ def test_what_is_not_there_is_refused(toy, tmp_path, monkeypatch):
 
 
 CHAIN = """
-from bnnp.experiment import Run
+from harness import Run
 from bnnp._core.files import write_atomically
 
 def runs(scale):
@@ -143,6 +150,7 @@ def chain(tmp_path, monkeypatch):
     """An experiment in which two runs need a third; gives a function that sets the third's argument and needs."""
     folder = tmp_path / "experiments" / "chain"
     folder.mkdir(parents=True)
+    (folder.parent / "harness.py").symlink_to(REAL / "harness.py")
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder.parent))
 
     def write(value, needs=()):

@@ -2,7 +2,7 @@
 
 import sys
 
-from bnnp.cli import verbs as cli
+from bnnp.cli import main
 
 
 def run(monkeypatch, capsys, *words) -> tuple[int, str, str]:
@@ -10,7 +10,7 @@ def run(monkeypatch, capsys, *words) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["bnnp", *map(str, words)])
     code = 0
     try:
-        cli.main()
+        main()
     except SystemExit as stop:
         code = int(stop.code or 0)
     out, err = capsys.readouterr()

@@ -1,24 +1,28 @@
-"""A progress bar with rate, remaining time and the objective's terms."""
+"""Progress bars: one of training steps, with their rate and the objective's terms, and one of points."""
 
 from collections.abc import Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 
 class ProgressBar:
     """Shows `steps` of work of which `done` are behind us; silent unless `enabled`. Writes to standard error."""
 
     def __init__(self, steps: int, done: int = 0, *, enabled: bool, label: str = "training"):
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TaskProgressColumn(show_speed=True),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[terms]}"),
+        from rich import progress
+
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TaskProgressColumn(show_speed=True),
+            progress.TextColumn("{task.fields[rate]}"),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[terms]}"),
             console=_console(),
             disable=not enabled,
         )
@@ -42,6 +46,29 @@ class ProgressBar:
 
 
 @cache
-def _console() -> Console:
+def _console() -> "Console":
     """One for all bars, so that a bar within another is drawn below it."""
+    from rich.console import Console
+
     return Console(stderr=True)
+
+
+def points_bar(enabled: bool) -> "Progress":
+    """A bar of very many points, with points per second; silent unless `enabled`. Writes to standard error."""
+    from rich import progress
+    from rich.console import Console
+    from rich.text import Text
+
+    class Rate(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        Rate(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    return progress.Progress(*columns, console=Console(stderr=True), disable=not enabled)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from bnnp._core.arrays import as_columns
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.shapes import Tensor
+from bnnp._core.show import Shown, listed
 from bnnp.inference import Effort, Method, infer_many
 from bnnp.likelihoods.base import Likelihood
 from bnnp.networks.base import AnyNetwork
@@ -30,8 +30,8 @@ FEW = 0.01
 Posteriors = Callable[[Sequence[Task]], Sequence[WeightSamples]]
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration(Shown):
     """ranks: (simulations, quantities), each from 0 to `num_samples`.  names: of the quantities."""
 
     ranks: np.ndarray
@@ -47,11 +47,16 @@ class Calibration:
 
     def p_values(self, bins: int = 10) -> np.ndarray:
         """For each quantity, how likely counts at least as uneven are if ranks are uniform (chi-squared test)."""
+        from scipy import stats
+
         return stats.chisquare(self.histogram(bins), axis=1).pvalue
 
     def uniform(self, bins: int = 10) -> bool:
         """Whether nothing speaks against the method; false alarms: 1 %."""
         return bool((self.p_values(bins) > FEW / len(self.names)).all())
+
+    def _described(self) -> dict[str, object]:
+        return {"simulations": len(self.ranks), "samples": self.num_samples, "quantities": listed(self.names)}
 
 
 def simulation_based_calibration(
@@ -70,52 +75,64 @@ def simulation_based_calibration(
 ) -> Calibration:
     """Ranks of the function's values at the inputs `at`, and of the log-likelihood of the data.
 
-    x: inputs of every simulated data set.  at: inputs at which the function is looked at; three of `x` if not given.
-    method: as for `bnnp.infer`, or a function from data sets to posteriors, as
-        `lambda sets: [model.condition(t.x, t.y, num_samples=99) for t in sets]` for the posterior of a trained model.
-    effort: draws of a Markov chain hang together, which piles ranks up at both ends; `Effort(thin=...)` helps.
+    All data sets are worked on at once. Draws of one Markov chain depend on each other, which piles ranks up at both
+    ends; `effort=Effort(thin=...)` helps.
 
-    All data sets are worked on at once. Example:
+    Args:
+        prior: The prior that weights are drawn from, and that the method infers under.
+        network: The network whose weights they are.
+        x: Inputs of every simulated data set.
+        likelihood: What data are drawn from, given the network's outputs.
+        method: As for `bnnp.infer`, or a function from data sets to posteriors, as
+            `lambda sets: [model.condition(t.x, t.y, num_samples=99) for t in sets]` for a trained model.
+        simulations: Number of simulated data sets.
+        num_samples: Samples of each posterior.
+        at: Inputs at which the function is looked at; three of `x` where not given.
+        effort: What a method may cost.
+        seed: Seed of all randomness.
+        progress: Whether to show a progress bar.
+
+    Example:
         found = simulation_based_calibration(model.prior, model.network, x, likelihood=model.likelihood, method="nuts")
-        found.p_values(); plots.rank_histograms(found)
+        found.p_values(); bnnp.plots.rank_histograms(found)
     """
     if simulations < 1 or num_samples < 1:
         raise ValueError(f"simulations and num_samples: got {simulations} and {num_samples}, expected positive numbers")
     number = as_integer(seed)
     inputs = as_columns(x, "x", network.sizes[0])
     looked_at = inputs[_spread(len(inputs))] if at is None else as_columns(at, "at", network.sizes[0])
+    truth, sets = _simulated(prior, network, likelihood, inputs, simulations, number)
+    if isinstance(method, str | Method):
+        choices = {"likelihood": likelihood, "effort": effort, "seed": number, "progress": progress}
+        posteriors = infer_many(prior, network, sets, method=method, num_samples=num_samples, **choices)
+    else:
+        posteriors = method(sets)
+    for found in {posterior.num_samples for posterior in posteriors} - {num_samples}:
+        raise ValueError(f"method: got {found} samples of a posterior, expected {num_samples}")
+    return Calibration(_ranks(posteriors, truth, sets, looked_at), num_samples, _names(looked_at, network.sizes[-1]))
+
+
+@torch.no_grad()
+def _simulated(
+    prior: Prior, network: AnyNetwork, likelihood: Likelihood, inputs: Tensor, simulations: int, seed: int
+) -> tuple[list[Tensor], list[Task]]:
+    """Weights from the prior, and a data set in the user's units from each."""
     own = likelihood.for_outputs(network.sizes[-1]).to(prior.dtype)
-    with torch.no_grad():
-        truth = prior.sample(simulations, child(number, _WEIGHTS))
-        scaled = prior.view.columns.standardise_x(inputs).to(truth[0])
-        y = own.sample(network(truth, scaled.expand(simulations, *scaled.shape)), child(number, _NOISE))
-        if own.real_valued:
-            y = prior.view.columns.restore_y(y)
-    sets = [Task(inputs, one.to(inputs.dtype)) for one in y]
-    posteriors = (
-        infer_many(
-            prior,
-            network,
-            sets,
-            method=method,
-            likelihood=likelihood,
-            num_samples=num_samples,
-            effort=effort,
-            seed=number,
-            progress=progress,
-        )
-        if isinstance(method, str | Method)
-        else method(sets)
-    )
+    truth = prior.sample(simulations, child(seed, _WEIGHTS))
+    scaled = prior.view.columns.standardise_x(inputs).to(truth[0])
+    y = own.sample(network(truth, scaled.expand(simulations, *scaled.shape)), child(seed, _NOISE))
+    if own.real_valued:
+        y = prior.view.columns.restore_y(y)
+    return truth, [Task(inputs, one.to(inputs.dtype)) for one in y]
+
+
+def _ranks(posteriors: Sequence[WeightSamples], truth: list[Tensor], sets: list[Task], looked_at: Tensor) -> np.ndarray:
+    """Of the true weights' quantities among those of each posterior's samples (simulations, quantities)."""
     ranks = []
     for i, (task, posterior) in enumerate(zip(sets, posteriors, strict=True)):
-        if posterior.num_samples != num_samples:
-            raise ValueError(f"method: got {posterior.num_samples} samples of a posterior, expected {num_samples}")
         true = _Known(posterior, [w[i : i + 1] for w in truth])
         ranks.append((_quantities(posterior, task, looked_at) < _quantities(true, task, looked_at)).sum(0))
-    outputs = network.sizes[-1]
-    names = [f"f{'' if outputs == 1 else k + 1}({_text(row)})" for row in looked_at for k in range(outputs)]
-    return Calibration(np.stack(ranks), num_samples, (*names, "log-likelihood"))
+    return np.stack(ranks)
 
 
 class _Known(WeightSamples):
@@ -150,6 +167,12 @@ def _quantities(posterior: WeightSamples, task: Task, at: Tensor) -> np.ndarray:
 
 def _spread(count: int) -> list[int]:
     return sorted({0, count // 2, count - 1}) if count else []
+
+
+def _names(at: Tensor, outputs: int) -> tuple[str, ...]:
+    """Names of the quantities: outputs at each input, and the log-likelihood."""
+    values = [f"f{'' if outputs == 1 else k + 1}({_text(row)})" for row in at for k in range(outputs)]
+    return (*values, "log-likelihood")
 
 
 def _text(row: Tensor) -> str:

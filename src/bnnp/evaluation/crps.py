@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import scoringrules
 import torch
 
 MANY = 100
@@ -28,10 +27,14 @@ def crps_of_mixture(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray
 
 
 def _closed_form(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    import scoringrules
+
     return np.asarray(scoringrules.crps_mixnorm(observed, means, spreads))
 
 
 def _by_integral(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    import scoringrules
+
     distance = np.asarray(scoringrules.crps_normal(observed[:, None], means, spreads)) + spreads / math.sqrt(math.pi)
     low, high = (means - 9 * spreads).min(), (means + 9 * spreads).max()  # beyond, F (1 - F) is below 1e-18
     steps = math.ceil(STEPS_PER_DEVIATION * (high - low) / spreads.min())

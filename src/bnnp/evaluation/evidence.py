@@ -14,6 +14,7 @@ import torch
 
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Float, Tensor
+from bnnp.inference.mcmc.chains import Chain
 from bnnp.inference.mcmc.steps import HMC
 from bnnp.inference.target import Target
 from bnnp.likelihoods.gaussian import Gaussian
@@ -213,17 +214,20 @@ def by_tempering(
         rows = _systematic(log_weights.softmax(1), generator)
         position = position.gather(1, rows.unsqueeze(-1).expand(-1, -1, position.shape[-1]))
         power = following.to(position)
-        density = Tempered(whitened, power)
-        chain = replace(method.begin(density, position), log_step=log_step)
+        chain = replace(method.begin(Tempered(whitened, power), position), log_step=log_step)
         for _ in range(moves):
-            chain = method.move(density, chain, generator)
-            log_step = log_step + 0.5 * (chain.accepted.mean(1, keepdim=True) - 0.8)
-            chain = replace(chain, log_step=log_step)
-        position = chain.position
+            chain = _moved(method, Tempered(whitened, power), chain, generator)
+        position, log_step = chain.position, chain.log_step
         advance(float(power.min()))
     mean = torch.logsumexp(total, 0) - math.log(repeats)
     error = float(total.std() / math.sqrt(repeats)) if repeats > 1 else math.nan
     return LogEvidence(float(mean) + _change_of_units(target), error, float(particles))
+
+
+def _moved(method: HMC, density: Tempered, chain: Chain, generator: torch.Generator) -> Chain:
+    """One move of all particles, and a step size that follows their acceptance."""
+    chain = method.move(density, chain, generator)
+    return replace(chain, log_step=chain.log_step + 0.5 * (chain.accepted.mean(1, keepdim=True) - 0.8))
 
 
 def _next_power(likelihood: Float[Tensor, "particles"], power: float) -> Tensor:

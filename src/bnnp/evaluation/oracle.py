@@ -33,7 +33,7 @@ class Oracle:
         return OraclePosterior(self.source, x, y, num_samples, as_integer(seed))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OraclePosterior:
     source: ExactSource
     x: Any

@@ -4,14 +4,13 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
-import scoringrules
 import torch
 
 from bnnp._core.random import Seed, as_integer, child
+from bnnp._core.show import Shown
 from bnnp._core.threads import in_parallel
 from bnnp.evaluation.crps import crps_of_mixture
 from bnnp.likelihoods.categorical import Categorical
@@ -22,6 +21,9 @@ from bnnp.prediction.sampled import SampledPredictive
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COVERAGE_LEVELS = (0.5, 0.9, 0.95)
 _SPLIT, _CONDITION, _OBSERVE = 1, 2, 3
@@ -37,8 +39,8 @@ class Conditionable(Protocol):
     def condition(self, x: Any, y: Any, *, num_samples: int = ..., seed: Seed) -> Posterior: ...
 
 
-@dataclass(frozen=True)
-class Scores:
+@dataclass(frozen=True, eq=False, repr=False)
+class Scores(Shown):
     """Scores of every task, their means and standard errors. `scores["mae"]` is a mean.
 
     The log predictive densities carry in their name how they are estimated. `joint_lppd@1000` is from 1000 weight
@@ -47,7 +49,7 @@ class Scores:
     task needs, and `joint_lppd@exact` is exact. Looking up `"joint_lppd"` works as well.
     """
 
-    per_task: pd.DataFrame
+    per_task: "pd.DataFrame"
 
     def __getitem__(self, name: str) -> float:
         return float(self._values(name).mean())
@@ -59,8 +61,10 @@ class Scores:
     def names(self) -> list[str]:
         return [str(name) for name in self.per_task.columns]
 
-    def table(self) -> pd.DataFrame:
-        """A row a score: mean and standard error over tasks."""
+    def table(self) -> "pd.DataFrame":
+        """One row per score: mean and standard error over tasks."""
+        import pandas as pd
+
         rows = {name: {"mean": self[name], "standard error": self.standard_error(name)} for name in self.names()}
         return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -89,6 +93,10 @@ class Scores:
                 return column
         raise KeyError(f"{name}: expected one of {', '.join(self.names())}")
 
+    def _described(self) -> dict[str, object]:
+        scores = {name: f"{self[name]:.4f} ± {self.standard_error(name):.4f}" for name in self.names()}
+        return {"tasks": len(self.per_task), **scores}
+
 
 def evaluate(
     model: Conditionable,
@@ -103,34 +111,43 @@ def evaluate(
 ) -> Scores:
     """Score a model's predictions of the targets of test tasks, in the user's units.
 
-    tasks: a source, of which `num_tasks` are drawn (all of a collection) and split at random, or splits ready made.
-    num_samples: samples of a task's posterior; where not given, as many as the model takes by itself.
-    noise: score as if the observation noise had this standard deviation instead of the learned one (Gaussian only).
+    Args:
+        model: A model, a neural process, or the oracle.
+        tasks: A source, of which `num_tasks` are drawn (all of a collection) and split at random, or ready splits.
+        num_samples: Samples of a task's posterior; where not given, as many as the model takes by itself.
+        num_tasks: Number of tasks that are drawn from a source.
+        context_share: Range of the share of a task's points that is given as context.
+        context_count: Range of the number of context points, instead of their share.
+        noise: Score as if the observation noise had this standard deviation (Gaussian likelihood only).
+        seed: Seed of splits, posterior samples and observations.
 
-    Example: `print(bnnp.evaluate(model, bnnp.tasks.sawtooth(), seed=0))`
+    Example:
+        `print(bnnp.evaluate(model, bnnp.tasks.sawtooth(), seed=0))`
     """
+    import pandas as pd
+
     for name, value in (("num_samples", num_samples), ("num_tasks", num_tasks)):
         if value is not None and value < 1:
             raise ValueError(f"{name}: got {value}, expected a positive number")
     number = as_integer(seed)
     splits = _splits(tasks, num_tasks, context_share, context_count, child(number, _SPLIT))
-
-    choices = {} if num_samples is None else {"num_samples": num_samples}
-
-    def scores_of(index: int) -> dict[str, float]:
-        split = splits[index]
-        posterior = model.condition(split.context.x, split.context.y, seed=child(number, _CONDITION, index), **choices)
-        predictive = posterior.predict(split.target.x)
-        if noise is not None:
-            predictive = with_noise(predictive, noise)
-        by_itself = (
-            num_samples is None and isinstance(predictive, MixturePredictive) and not predictive.components.exact
-        )
-        estimator = "integrated" if by_itself else None
-        return score(predictive, split.target.y, seed=child(number, _OBSERVE, index), estimator=estimator)
-
-    rows = in_parallel(scores_of, range(len(splits)))
+    rows = in_parallel(lambda i: _score_one(model, splits[i], num_samples, noise, (number, i)), range(len(splits)))
     return Scores(pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)]))
+
+
+def _score_one(
+    model: Conditionable, split: Split, num_samples: int | None, noise: float | None, keys: tuple[int, int]
+) -> dict[str, float]:
+    """All scores of one task. `keys`: the seed, and the number of the task."""
+    number, index = keys
+    choices = {} if num_samples is None else {"num_samples": num_samples}
+    posterior = model.condition(split.context.x, split.context.y, seed=child(number, _CONDITION, index), **choices)
+    predictive = posterior.predict(split.target.x)
+    if noise is not None:
+        predictive = with_noise(predictive, noise)
+    by_itself = num_samples is None and isinstance(predictive, MixturePredictive) and not predictive.components.exact
+    estimator = "integrated" if by_itself else None
+    return score(predictive, split.target.y, seed=child(number, _OBSERVE, index), estimator=estimator)
 
 
 def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0, estimator: str | None = None) -> dict[str, float]:
@@ -154,6 +171,8 @@ def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0, estimator: st
         result["crps"] = float(crps_of_mixture(observed.reshape(-1), means, spreads).mean())
         ranks = predictive.cdf(y)
     else:
+        import scoringrules
+
         draws = predictive.observations(seed)
         # the estimator of probability-weighted moments is the unbiased one in K log K, not K^2
         crps = scoringrules.crps_ensemble(observed, draws, m_axis=0, estimator="pwm")

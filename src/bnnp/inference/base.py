@@ -40,7 +40,7 @@ class Effort:
             raise ValueError(f"learning_rate: got {self.learning_rate}, expected two positive numbers, first and last")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Diagnostics:
     """How inference went. What a method does not have is None.
 

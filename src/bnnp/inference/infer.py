@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
@@ -51,7 +51,7 @@ class InferenceWarning(UserWarning):
     """Something speaks against the result of an inference; `post.diagnostics.warnings` says what."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class InferredPosterior(WeightSamples):
     """Samples of the weights given one data set: `predict` and `functions` as for a BNNP's posterior.
 
@@ -63,7 +63,7 @@ class InferredPosterior(WeightSamples):
     of_columns: Columns
     weights: list[Float[Tensor, "samples _d _out"]]
     chains: int
-    diagnostics: Diagnostics = field(repr=False)
+    diagnostics: Diagnostics
 
     @property
     def network(self) -> AnyNetwork:
@@ -80,6 +80,9 @@ class InferredPosterior(WeightSamples):
     def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
         """Predictions at new inputs (points, in), made of the functions of all weight samples."""
         return self.predict_by_samples(x)
+
+    def _described(self) -> dict[str, object]:
+        return {**super()._described(), "chains": self.chains, "warnings": len(self.diagnostics.warnings)}
 
 
 def infer(

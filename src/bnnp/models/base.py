@@ -12,13 +12,15 @@ from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown
 from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.shown import rows_of
 from bnnp.models.estimates import Integrated, Sampled
 from bnnp.priors import Prior
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 
 
-class MetaLearner(nn.Module, abc.ABC):
+class MetaLearner(Shown, nn.Module, abc.ABC):
     """A model that `bnnp.fit` trains on tasks: one with weights to be inferred, or a neural process.
 
     It has what objectives ask for (`bnnp.objectives.Model`); one that lacks a part of it says so by a `ValueError`.
@@ -127,6 +129,10 @@ class MetaLearner(nn.Module, abc.ABC):
     def config(self) -> dict[str, Any]:
         """Everything but the parameters, as plain values; the constructor takes it back."""
         return {**self._config, "likelihood": self.likelihood.config()}
+
+    def _described(self) -> dict[str, object]:
+        count, precision = sum(p.numel() for p in self.parameters()), str(self.dtype).removeprefix("torch.")
+        return {**rows_of(self.columns, self.likelihood), **self.summary(), "parameters": f"{count} in {precision}"}
 
 
 def check_num_samples(num_samples: int) -> None:

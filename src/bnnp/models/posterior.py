@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bnnp.models.amortised import AmortisedModel, InferredWeights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WeightPosterior(WeightSamples):
     """Samples of the weights given one data set.
 
@@ -160,3 +160,6 @@ class WeightPosterior(WeightSamples):
         if self.last is not None:
             return self
         return replace(self, context=None, last=online.sums_of_last_layer(self))
+
+    def _described(self) -> dict[str, object]:
+        return {"points": self.points, **super()._described(), "KL to the prior": f"{self.kl:.4g} nats"}

@@ -7,18 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
 
+from bnnp._core.progress import points_bar
 from bnnp._core.shapes import Float, Tensor
 from bnnp.models.draws import Draws
 from bnnp.models.posterior import WeightPosterior
@@ -49,7 +39,7 @@ def sampler(
 
     def posterior(samples: range) -> WeightPosterior:
         runs = sample_chunks(samples, _numbers_per_sample(model, chunk_size))
-        with torch.no_grad(), _bar(progress) as bar:
+        with torch.no_grad(), points_bar(progress) as bar:
             total = None if context.points is None else context.points * model.network.num_layers * len(runs)
             shown = bar.add_task("conditioning, points x layers", total=total)
             parts = [
@@ -208,20 +198,3 @@ def _numbers_per_sample(model: AmortisedModel, chunk_size: int) -> int:
         points = chunk_size * (model.network.weight_shapes[layer][1] if model.prior.couples_outputs else 1)
         sizes.append(max(2 * units * size * (size + 1) // 2, points * (size + 2 * units)))
     return max(sizes)
-
-
-class _Rate(ProgressColumn):
-    def render(self, task) -> Text:
-        return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
-
-
-def _bar(enabled: bool) -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True), disable=not enabled)

@@ -17,7 +17,7 @@ def identity(outputs: Tensor) -> Tensor:
     return outputs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class View:
     """How the user sees functions of a network.
 
@@ -30,7 +30,7 @@ class View:
     link: Callable[[Tensor], Tensor] = identity
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Function:
     """One drawn function: NumPy or tensor inputs (n, in) to NumPy outputs (n, out), without observation noise.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ORDER, _DRAWS, _FUNCTION = 0, 1, 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AutoregressivePosterior(Posterior):
     """Targets are drawn in a random order, which the seed decides, each given the context and those drawn before it.
 

@@ -76,7 +76,7 @@ class ConditionalProcess(NeuralProcess):
             return MarginalPosterior(self, task, num_samples, seed, self.represent(self.prepared(task)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MarginalPosterior(Posterior):
     """Predictions of single targets. All of the uncertainty is in their noise, so that there is one function: the mean.
 

@@ -115,7 +115,7 @@ class LatentProcess(NeuralProcess):
         return LatentPosterior(self, task, num_samples, seed, inferred.latent)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LatentPosterior(Posterior):
     """Samples of the latent variable given a data set, each of them a function."""
 

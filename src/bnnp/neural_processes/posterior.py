@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 
 from bnnp._core.arrays import as_columns
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown
+from bnnp.likelihoods.shown import rows_of
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.tasks.task import Task
 
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from bnnp.neural_processes.base import NeuralProcess
 
 
-@dataclass(frozen=True)
-class Posterior(abc.ABC):
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior(Shown, abc.ABC):
     """Predictions given a data set.
 
     task: its points, in the user's units;  num_samples, seed: of all that is drawn.
@@ -56,8 +58,12 @@ class Posterior(abc.ABC):
     def functions(self) -> Sequence[SampledFunction]:
         """Drawn functions, one a sample: `fs[0](x)` gives (n, out) in NumPy, without observation noise."""
 
+    def _described(self) -> dict[str, object]:
+        rows = rows_of(self.model.columns, self.model.likelihood)
+        return {"model": type(self.model).__name__, "points": len(self.task), "samples": self.num_samples, **rows}
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class SampledFunction:
     """One drawn function: NumPy or tensor inputs (n, in) to NumPy outputs (n, out), in the user's units."""
 

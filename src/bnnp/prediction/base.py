@@ -12,10 +12,11 @@ from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown, listed
 from bnnp.likelihoods.base import Likelihood
 
 
-class Predictive(abc.ABC):
+class Predictive(Shown, abc.ABC):
     """Predictions at new inputs, in the user's units. Arrays are NumPy.
 
     A leaf says what it is made of: `SampledPredictive` of whole-function samples, `MixturePredictive` of Gaussians.
@@ -105,6 +106,9 @@ class Predictive(abc.ABC):
     def _log_scale(self) -> Tensor:
         """By how much log-densities in the user's units are lower than in the model's."""
         return self.columns.y_scale.double().log().sum()
+
+    def _described(self) -> dict[str, object]:
+        return {"shape (points, outputs)": self.shape, "outputs": listed(self.columns.y_names)}
 
 
 def checked_levels(q: float | Sequence[float]) -> np.ndarray:

@@ -7,12 +7,11 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy import special
-from scipy.optimize import elementwise
 
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, normal
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import span
 from bnnp.likelihoods.base import Likelihood
 from bnnp.prediction.base import Predictive, as_numpy, checked_levels
 
@@ -40,7 +39,7 @@ class Components(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MixturePredictive(Predictive):
     """A mixture of Gaussians with equal weights, exact given the samples of the hidden layers.
 
@@ -121,12 +120,19 @@ class MixturePredictive(Predictive):
     def _spreads(self, *, noise: bool) -> Float[Tensor, "samples points out"]:
         return (self.variances + self.noise.square() if noise else self.variances).sqrt()
 
+    def _described(self) -> dict[str, object]:
+        noise = span(self._scaled(self.noise).flat)
+        return {**super()._described(), "components": len(self.means), "noise (standard deviation)": noise}
+
 
 def _quantile(level: float, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
     """Of mixtures of Gaussians (components, mixtures) with equal weights.
 
     It lies between the least and the largest quantile of the components.
     """
+    from scipy import special
+    from scipy.optimize import elementwise
+
     if level in (0, 1):
         return np.full(means.shape[1], -np.inf if level == 0 else np.inf)
     at_once = max(1, NUMBERS_AT_ONCE // len(means))

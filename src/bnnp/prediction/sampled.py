@@ -16,7 +16,7 @@ from bnnp.likelihoods.categorical import Categorical
 from bnnp.prediction.base import Predictive, as_numpy, checked_levels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drawn:
     """Whole functions of a model that draws one point after the other, each given those before, in its own units.
 
@@ -29,7 +29,7 @@ class Drawn:
     log_prob: Callable[[ArrayLike | Tensor], float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SampledPredictive(Predictive):
     """Everything from whole-function samples.
 
@@ -99,3 +99,6 @@ class SampledPredictive(Predictive):
     def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
         terms = self.likelihood.log_prob(self.outputs.double(), self.observed(y))
         return terms - self._log_scale()
+
+    def _described(self) -> dict[str, object]:
+        return {**super()._described(), "samples": len(self.outputs), "likelihood": type(self.likelihood).__name__}

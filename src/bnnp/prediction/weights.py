@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike
 from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown
 from bnnp._core.threads import in_parallel
 from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.shown import rows_of
 from bnnp.networks.base import AnyNetwork
 from bnnp.networks.functions import Function, View, functions_of
 from bnnp.prediction.base import Predictive
@@ -20,7 +22,7 @@ NUMBERS_AT_ONCE = 2**22
 """Activations held at once while predicting: 16 MB in float32, which stays in the cache of a large processor."""
 
 
-class WeightSamples(abc.ABC):
+class WeightSamples(Shown, abc.ABC):
     """Samples of the weights of a network, and what follows from them: predictions and functions.
 
     weights: every layer's samples (samples, d_in + 1, d_out), the last row being the bias.
@@ -64,6 +66,10 @@ class WeightSamples(abc.ABC):
     def functions(self) -> list[Function]:
         """Functions drawn from the posterior, one per weight sample: `fs[0](x)` gives (n, out) in NumPy."""
         return functions_of(self.network, self.weights, View(self.columns, self.likelihood.mean))
+
+    def _described(self) -> dict[str, object]:
+        sizes = " - ".join(str(size) for size in self.network.sizes)
+        return {"samples": self.num_samples, "network": sizes, **rows_of(self.columns, self.likelihood)}
 
 
 def network_outputs(

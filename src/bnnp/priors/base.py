@@ -9,13 +9,14 @@ from torch import nn
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, normal
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown
 from bnnp.networks.base import AnyNetwork
 from bnnp.networks.functions import Function, View, functions_of
 from bnnp.numerics.gaussian import UnitPrior, log_prior
 from bnnp.priors.learnable import GaussianUnits
 
 
-class Prior(nn.Module, abc.ABC):
+class Prior(Shown, nn.Module, abc.ABC):
     """A Gaussian prior over all weights of a network, given one layer after the other.
 
     Weights come in *units* that the prior keeps independent: the outputs of a layer, or the whole layer as one unit.
@@ -150,6 +151,11 @@ class Prior(nn.Module, abc.ABC):
     def is_standard(self) -> bool:
         """Whether the prior still is the standard one it starts as."""
         return all(block.is_standard() for block in self.blocks if isinstance(block, GaussianUnits))
+
+    def _described(self) -> dict[str, object]:
+        sizes, weights = " - ".join(str(size) for size in self.network.sizes), self.network.num_weights
+        state = {"learnable share": self.learnability, "standard": self.is_standard()}
+        return {"network": sizes, "weights": weights, **state}
 
 
 def standard_variance(network: AnyNetwork, layer: int, dtype: torch.dtype, outputs: int = 1) -> Float[Tensor, "size"]:

@@ -9,7 +9,7 @@ import torch
 from bnnp._core.shapes import Float, Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExactPredictive:
     """The predictive distribution of the true process at new inputs; `covariance` is that of the function itself."""
 

@@ -12,7 +12,7 @@ Pair = tuple[Any, Any]
 Pieces = Iterable[Pair] | Callable[[], Iterable[Pair]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ArrayPieces:
     """Arrays in memory or on disk (`numpy.memmap`), of which one slice at a time is read."""
 

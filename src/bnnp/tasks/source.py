@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from bnnp._core.columns import Columns
 from bnnp._core.shapes import Tensor
+from bnnp._core.show import Shown, listed, span
 from bnnp.tasks.task import Split, Task, stacked
 
 
@@ -29,8 +30,8 @@ class TaskSource(abc.ABC):
         """`count` tasks at random."""
 
 
-@dataclass(frozen=True)
-class Collection(TaskSource):
+@dataclass(frozen=True, eq=False, repr=False)
+class Collection(Shown, TaskSource):
     """A finite number of data sets.
 
     standardise: whether training shifts and scales every column to mean 0 and variance 1 (undone at prediction).
@@ -87,6 +88,11 @@ class Collection(TaskSource):
     def _some_points(self, task: Task, generator: torch.Generator) -> Task:
         wanted = min(len(task), max(2, round(self.points_share * len(task))))
         return task.take(torch.randperm(len(task), generator=generator)[:wanted])
+
+    def _described(self) -> dict[str, object]:
+        columns = {"inputs": listed(self.x_names), "outputs": listed(self.y_names)}
+        rest = {"standardised in training": self.standardise, "splits": "fixed" if self.splits else "random"}
+        return {"tasks": len(self), "points": span(len(task) for task in self.tasks), **columns, **rest}
 
 
 def from_arrays(

@@ -3,19 +3,22 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.task import Split, Task
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 CONTEXT, TARGET = "context", "target"
 
 
 def from_table(
-    table: pd.DataFrame | str | Path,
+    table: "pd.DataFrame | str | Path",
     *,
     task: str,
     x: str | Sequence[str],
@@ -27,19 +30,39 @@ def from_table(
 ) -> Collection:
     """Tasks from a long table, or a CSV or Parquet file of one.
 
-    task: the column that names the data set of each row;  x, y: input and output columns.
-    role: a column that says "context" or "target" for each row, for test sets with a fixed split.
-    missing: "error" refuses empty cells and NaN, "drop" leaves out their rows.
-    standardise: whether training shifts and scales all columns; predictions come back in the table's units.
+    Args:
+        table: A data frame, or the path of a file.
+        task: The column that names the data set of each row.
+        x: Input columns.
+        y: Output columns.
+        role: A column that says "context" or "target" for each row, for test sets with a fixed split.
+        missing: "error" refuses empty cells and NaN, "drop" leaves out their rows.
+        standardise: Whether training shifts and scales all columns; predictions come back in the table's units.
+        min_points: Points that every data set must have at least.
 
     Example:
         tasks = bnnp.tasks.from_table("trial.csv", task="subject", x=["time"], y=["conc"])
     """
     frame = read_table(table)
     x_names, y_names = _names(x), _names(y)
+    kept = _kept_rows(frame, [task, *x_names, *y_names, *([role] if role else [])], missing)
+    numbers = numeric_columns(frame.iloc[kept], [*x_names, *y_names], kept).to_numpy()
+    names, groups = _grouped(np.asarray(_column(frame, task), dtype=object)[kept])
+    tasks = [
+        Task.of(numbers[rows, : len(x_names)], numbers[rows, len(x_names) :], name)
+        for name, rows in zip(names, groups, strict=True)
+    ]
+    roles = np.asarray(_column(frame, role), dtype=object)[kept] if role else None
+    splits = [] if roles is None else [_split(t, roles[rows]) for t, rows in zip(tasks, groups, strict=True)]
+    return collect(
+        tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
+    )
+
+
+def _kept_rows(frame: "pd.DataFrame", used: list[str], missing: str) -> np.ndarray:
+    """Rows to use, of a table that has the columns `used`, the task's first."""
     if missing not in ("error", "drop"):
         raise ValueError(f"missing: got {missing!r}, expected 'error' or 'drop'")
-    used = [task, *x_names, *y_names, *([role] if role else [])]
     check_columns(frame, used)
     if len(set(used)) != len(used):
         raise ValueError(f"columns: got {', '.join(used)}, expected each column once")
@@ -52,26 +75,16 @@ def from_table(
     if empty[0, kept].any():
         row = _row_number(kept, empty[0, kept])
         raise ValueError(
-            f"column {task!r}: got an empty cell at row {row}, expected a name of a task; "
+            f"column {used[0]!r}: got an empty cell at row {row}, expected a name of a task; "
             "give missing='drop' to leave such rows out"
         )
-    numbers = numeric_columns(frame.iloc[kept], [*x_names, *y_names], kept).to_numpy()
-    names, groups = _grouped(np.asarray(_column(frame, task), dtype=object)[kept])
-    tasks = [
-        Task.of(numbers[rows, : len(x_names)], numbers[rows, len(x_names) :], name)
-        for name, rows in zip(names, groups, strict=True)
-    ]
-    splits = []
-    if role:
-        roles = np.asarray(_column(frame, role), dtype=object)[kept]
-        splits = [_split(t, roles[rows]) for t, rows in zip(tasks, groups, strict=True)]
-    return collect(
-        tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
-    )
+    return kept
 
 
-def read_table(table: pd.DataFrame | str | Path) -> pd.DataFrame:
+def read_table(table: "pd.DataFrame | str | Path") -> "pd.DataFrame":
     """A data frame as it is, or the one in a CSV or Parquet file."""
+    import pandas as pd
+
     if isinstance(table, pd.DataFrame):
         return table
     if not isinstance(table, str | os.PathLike):
@@ -87,7 +100,7 @@ def read_table(table: pd.DataFrame | str | Path) -> pd.DataFrame:
         raise ValueError(f"{path}: expected a CSV or Parquet table ({error})") from None
 
 
-def check_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
+def check_columns(frame: "pd.DataFrame", names: Sequence[str]) -> None:
     there = list(frame.columns)
     for name in names:
         if name not in there:
@@ -100,11 +113,13 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
             )
 
 
-def numeric_columns(frame: pd.DataFrame, names: Sequence[str], rows: np.ndarray | None = None) -> pd.DataFrame:
+def numeric_columns(frame: "pd.DataFrame", names: Sequence[str], rows: np.ndarray | None = None) -> "pd.DataFrame":
     """These columns as finite numbers, or an error that names the first cell that is not one.
 
     rows: the places of the frame's rows in the user's table, where some have been left out.
     """
+    import pandas as pd
+
     places = np.arange(len(frame)) if rows is None else rows
     columns = {}
     for name in names:
@@ -127,7 +142,9 @@ def numeric_columns(frame: pd.DataFrame, names: Sequence[str], rows: np.ndarray 
     return pd.DataFrame(columns, index=frame.index)
 
 
-def _column(frame: pd.DataFrame, name: str) -> pd.Series:
+def _column(frame: "pd.DataFrame", name: str) -> "pd.Series":
+    import pandas as pd
+
     return pd.Series(frame[name])
 
 
@@ -145,6 +162,8 @@ def _names(columns: str | Sequence[str]) -> list[str]:
 
 def _grouped(labels: np.ndarray) -> tuple[list[str], list[np.ndarray]]:
     """The names that occur, sorted, and the rows of each in their order."""
+    import pandas as pd
+
     codes, names = pd.factorize(labels, sort=True)
     groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     return [str(name) for name in names], groups

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
 from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp._core.show import Shown, span
 
 
-@dataclass(frozen=True)
-class Task:
+@dataclass(frozen=True, eq=False, repr=False)
+class Task(Shown):
     """One data set: inputs `x` (points, in) and outputs `y` (points, out), checked and finite."""
 
     x: Float[Tensor, "points x"]
@@ -39,14 +40,17 @@ class Task:
         """The same points as a model sees them."""
         return Task(columns.standardise_x(self.x), columns.standardise_y(self.y), self.name)
 
+    def _described(self) -> dict[str, object]:
+        return {"name": repr(self.name), "points": len(self), "inputs": self.x.shape[1], "outputs": self.y.shape[1]}
+
 
 def stacked(tasks: Sequence[Task]) -> tuple[Float[Tensor, "points x"], Float[Tensor, "points y"]]:
     """Inputs and outputs of all points of all tasks."""
     return torch.cat([task.x for task in tasks]), torch.cat([task.y for task in tasks])
 
 
-@dataclass(frozen=True)
-class Split:
+@dataclass(frozen=True, eq=False, repr=False)
+class Split(Shown):
     """A task in two parts: what the model sees, and what it must predict."""
 
     context: Task
@@ -56,9 +60,13 @@ class Split:
         """The same points as a model sees them."""
         return Split(self.context.standardised(columns), self.target.standardised(columns))
 
+    def _described(self) -> dict[str, object]:
+        parts = {"context": f"{len(self.context)} points", "target": f"{len(self.target)} points"}
+        return {"name": repr(self.target.name), **parts}
 
-@dataclass(frozen=True)
-class TaskBatch:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TaskBatch(Shown):
     """Tasks of unequal size as one padded tensor. Where `mask` is false there is no point: nothing depends on it."""
 
     x: Float[Tensor, "tasks points x"]
@@ -95,9 +103,13 @@ class TaskBatch:
     def __len__(self) -> int:
         return self.x.shape[0]
 
+    def _described(self) -> dict[str, object]:
+        sizes = {"inputs": self.x.shape[2], "outputs": self.y.shape[2]}
+        return {"tasks": len(self), "points": span(self.mask.sum(1).tolist()), **sizes}
 
-@dataclass(frozen=True)
-class SplitBatch:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SplitBatch(Shown):
     """Contexts and targets of the same tasks, each padded for itself."""
 
     context: TaskBatch
@@ -127,3 +139,7 @@ class SplitBatch:
 
     def __len__(self) -> int:
         return len(self.context)
+
+    def _described(self) -> dict[str, object]:
+        context, target = (span(part.mask.sum(1).tolist()) for part in (self.context, self.target))
+        return {"tasks": len(self), "context": f"{context} points", "target": f"{target} points"}

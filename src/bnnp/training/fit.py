@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
+from bnnp._core.show import Shown
 from bnnp.models.amortised import AmortisedModel
 from bnnp.models.base import MetaLearner
 from bnnp.objectives import NPML, PPAVI, Objective
@@ -44,8 +45,8 @@ class FallbackWarning(UserWarning):
     """Many steps took a slower way in numerics. The numbers are right."""
 
 
-@dataclass(frozen=True)
-class FitResult(Generic[Trained]):
+@dataclass(frozen=True, eq=False, repr=False)
+class FitResult(Shown, Generic[Trained]):
     """What training gives back.
 
     Attributes:
@@ -62,6 +63,9 @@ class FitResult(Generic[Trained]):
     model: Trained
     history: History
     interrupted: bool = False
+
+    def _described(self) -> dict[str, object]:
+        return {"model": type(self.model).__name__, **self.history._described(), "interrupted": self.interrupted}
 
 
 def fit(

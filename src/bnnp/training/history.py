@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bnnp._core.files import write_atomically
+from bnnp._core.show import Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,8 +17,8 @@ FALLBACKS = ("float64", "whitened")
 and one in whitened space, for a prior that is close to singular."""
 
 
-@dataclass
-class History:
+@dataclass(repr=False)
+class History(Shown):
     """What training has recorded.
 
     Attributes:
@@ -78,3 +79,7 @@ class History:
         """Write down what an evaluation returned."""
         numbers = {name: float(value) for name, value in values.items()}
         self.evaluations.append({"step": step, "seconds": seconds, **numbers})
+
+    def _described(self) -> dict[str, object]:
+        last = {name: f"{value:.4g}" for name, value in (self.steps[-1] if self.steps else {}).items()}
+        return {**last, "evaluations": len(self.evaluations)}

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import bnnp
+from bnnp._core.files import cache_folder
 from bnnp.tasks import mnist, pixel_grid
-from bnnp.tasks.datasets.folder import DataFile, cache_folder, data_path
+from bnnp.tasks.datasets.folder import DataFile, data_path
 from bnnp.tasks.datasets.images import Images, idx_array
 from conftest import real_data
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from arviz_stats.base.array import array_stats
 
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.base import Diagnostics, Drawn, Effort, Method
@@ -170,6 +169,8 @@ def mixing(values: Float[Tensor, "chains draws quantities"]) -> tuple[float | No
     array = values.double().cpu().numpy()
     if not array.std((0, 1)).min() > 0:  # chains that never moved
         return math.inf, 1.0
+    from arviz_stats.base.array import array_stats
+
     rhat = np.asarray(array_stats.rhat(array, chain_axis=0, draw_axis=1))
     ess = np.asarray(array_stats.ess(array, chain_axis=0, draw_axis=1))
     return float(rhat.max()), float(ess.min())

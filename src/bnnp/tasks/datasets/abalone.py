@@ -4,7 +4,6 @@ import io
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator
@@ -56,6 +55,8 @@ def abalone(
 
 
 def _read(path: Path) -> dict[str, Task]:
+    import pandas as pd
+
     names = ["sex", *FEATURES, "rings"]
     try:
         table = pd.read_csv(io.BytesIO(read_decompressed(path)), header=None)

@@ -7,9 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import track
-
 from bnnp.tasks.datasets.folder import family_folder
 from bnnp.tasks.datasets.grids import PRECIPITATION, TEMPERATURE, joined, read_fields
 from bnnp.tasks.datasets.optional import optional_module
@@ -39,6 +36,9 @@ def download_era5(
     Example:
         bnnp.tasks.download_era5(years=[2019], months=[1])
     """
+    from rich.console import Console
+    from rich.progress import track
+
     home = family_folder("era5", folder)
     wanted = {home / _name(year, month, area, hours): (year, month) for year in years for month in months}
     missing = {path: when for path, when in wanted.items() if not path.is_file()}

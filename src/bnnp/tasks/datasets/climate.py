@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 
 from bnnp._core.columns import Columns
 from bnnp._core.random import child
@@ -129,6 +127,9 @@ def _files(files: str | Path | Sequence[str | Path] | None, folder: str | Path |
 
 
 def _weather(files: list[Path], hours: tuple[int, ...], area: Sequence[float] | None) -> Weather:
+    from rich.console import Console
+    from rich.progress import track
+
     if not hours or not all(isinstance(hour, int | np.integer) and 0 <= hour <= 23 for hour in hours):
         raise ValueError(f"hours: got {hours!r}, expected some of 0, ..., 23, as in (0, 12)")
     shown = track(files, "reading ERA5", console=Console(stderr=True), transient=True, disable=len(files) < 4)

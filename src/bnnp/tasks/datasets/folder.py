@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import Progress
-
 from bnnp._core.files import cache_folder, write_atomically
 
 VARIABLE = "BNNP_DATA"
@@ -108,6 +105,9 @@ def _downloaded(file: DataFile, path: Path) -> Path:
 
 
 def _fetch(url: str, label: str) -> bytes:
+    from rich.console import Console
+    from rich.progress import Progress
+
     parts: list[bytes] = []
     with urllib.request.urlopen(url, timeout=_PATIENCE) as reply, Progress(console=Console(stderr=True)) as bar:
         size = reply.headers.get("Content-Length")

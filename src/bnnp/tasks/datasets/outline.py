@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.path import Path as Ring
 
 from bnnp.tasks.datasets.folder import DataFile, data_path, family_folder, read_decompressed
 
@@ -27,6 +26,8 @@ class Outline:
     rings: tuple[np.ndarray, ...]
 
     def contains(self, longitude: np.ndarray, latitude: np.ndarray) -> np.ndarray:
+        from matplotlib.path import Path as Ring
+
         points = np.stack([longitude.ravel(), latitude.ravel()], axis=1)
         times = sum(Ring(ring, closed=True).contains_points(points).astype(int) for ring in self.rings)
         return (np.asarray(times) % 2 == 1).reshape(longitude.shape)

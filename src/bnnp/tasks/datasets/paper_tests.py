@@ -2,8 +2,6 @@
 
 from importlib.resources import files
 
-import pandas as pd
-
 from bnnp.tasks.source import Collection
 from bnnp.tasks.tables import from_table
 from bnnp.tasks.task import Task
@@ -13,6 +11,8 @@ _FOLDER = files("bnnp.data.paper_tests")
 
 def sawtooth_tests() -> Collection:
     """The 16 sawtooth sets of the paper's section 4.3: 50 points each, noise 0.05, fixed contexts and targets."""
+    import pandas as pd
+
     with (_FOLDER / "sawtooth.csv").open() as file:
         table = pd.read_csv(file)
     return from_table(table, task="task", x=["x"], y=["y"], role="role", standardise=False)
@@ -20,6 +20,8 @@ def sawtooth_tests() -> Collection:
 
 def posterior_quality_test() -> Task:
     """The data set of the paper's section 4.1: 25 points of a [1, 20, 20, 1] network, noise 0.1."""
+    import pandas as pd
+
     with (_FOLDER / "posterior_quality.csv").open() as file:
         table = pd.read_csv(file)
     return Task.of(table[["x"]], table[["y"]], "posterior_quality")

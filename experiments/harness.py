@@ -8,22 +8,21 @@ An experiment is a folder with a `run.py` that has two functions:
 A run is a function of plain arguments that returns what JSON can hold. If it has a parameter `folder`, it gets the
 folder of results there, for files that JSON cannot hold, as trained models. Runs go through joblib, so that they use
 all cores here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails
-loses only itself, and those that need it.
+loses only itself, and those that need it. Processes that joblib starts on this machine find this file as the one that
+started them did; on a cluster, put its folder on `PYTHONPATH`.
 
 At the end of this file are the few things that several experiments do alike: fixed random tests, training with a model
-kept in the folder, scores of many posteriors, tables.
+kept in the folder, scores of many posteriors. `score_tables.py` has their tables.
 """
 
 import importlib.util
 import inspect
 import json
-import math
-import os
 import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +44,6 @@ from bnnp.tasks.task import Split
 from bnnp.training import FitSettings, fit, start_prior
 
 SCALES = ("smoke", "small", "paper")
-FOLDER_VARIABLE = "BNNP_EXPERIMENTS"
 _shows_training = ContextVar("whether training within a run has a bar", default=False)
 
 
@@ -70,24 +68,13 @@ class Outcome:
     files: list[Path]
 
 
-def experiments_folder() -> Path:
-    """Where the experiments are: `BNNP_EXPERIMENTS`, else `experiments` here, else beside the package's source."""
-    given = os.environ.get(FOLDER_VARIABLE)
-    beside = Path(__file__).resolve().parents[2] / "experiments"
-    for folder in [Path(given)] if given else [Path("experiments"), beside]:
-        if folder.is_dir():
-            return folder
-    raise FileNotFoundError(
-        f"experiments: found no folder {given or 'experiments'}; expected a copy of the project's experiments: go to a "
-        f"clone of the repository, or set {FOLDER_VARIABLE}"
-    )
-
-
-def experiment_names(folder: Path | None = None) -> list[str]:
-    return sorted(path.parent.name for path in (folder or experiments_folder()).glob("*/run.py"))
+def experiment_names(folder: Path) -> list[str]:
+    """The experiments in a folder."""
+    return sorted(path.parent.name for path in folder.glob("*/run.py"))
 
 
 def perform(
+    folder: Path,
     name: str,
     scale: str,
     out: Path | None = None,
@@ -99,10 +86,10 @@ def perform(
 ) -> Outcome:
     """Do the runs of an experiment that are not done yet, and report.
 
-    out: a folder for results; `experiments/NAME/results/SCALE` if not given.
+    folder: where the experiments are.
+    out: a folder for results; `NAME/results/SCALE` beside the experiment if not given.
     only: runs whose name contains this, and those they need.
     """
-    folder = experiments_folder()
     if name not in experiment_names(folder):
         raise ValueError(f"experiment: got {name!r}, expected one of {', '.join(experiment_names(folder))}")
     if scale not in SCALES:
@@ -329,25 +316,3 @@ def score_sets(
     for name in ("mae", "rmse", "crps"):
         frame[name] *= y_scale
     return Scores(frame).to_dict()
-
-
-def mean_and_error(scores: Mapping[str, Any] | None, name: str) -> tuple[float, float]:
-    """Of a score by its name without the number of samples; not a number where there is none."""
-    for key, value in (scores or {"scores": {}})["scores"].items():
-        if key.split("@")[0] == name:
-            mean, error = value["mean"], value["standard_error"]
-            return math.nan if mean is None else mean, math.nan if error is None else error
-    return math.nan, math.nan
-
-
-def cell(scores: Mapping[str, Any] | None, name: str, digits: int = 2) -> str:
-    """A mean with its standard error, for a table; empty where there is none."""
-    mean, error = mean_and_error(scores, name)
-    if math.isnan(mean):
-        return ""
-    return f"{mean:.{digits}f}" if math.isnan(error) else f"{mean:.{digits}f} ± {error:.{digits}f}"
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"

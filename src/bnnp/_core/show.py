@@ -1,0 +1,60 @@
+"""What an object shows of itself: a few lines of text, and a small table in a notebook."""
+
+import html
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+
+ONE_LINE = 100
+"""Characters up to which an object is shown in one line."""
+LONGEST = 80
+"""Characters of a value, beyond which it is cut."""
+
+
+class Shown:
+    """A class whose objects show the names and values that `_described` gives. For dataclasses: `repr=False`."""
+
+    def _described(self) -> dict[str, object]:
+        raise NotImplementedError(f"{type(self).__name__} does not say what it shows")
+
+    def __repr__(self) -> str:
+        return as_text(type(self).__name__, self._described())
+
+    def _repr_html_(self) -> str:
+        return as_html(type(self).__name__, self._described())
+
+
+def as_text(title: str, rows: Mapping[str, object]) -> str:
+    """`title(name: value, ...)` in one line where that is short, else one line per name."""
+    shown = {name: _short(value) for name, value in rows.items()}
+    line = f"{title}({', '.join(f'{name}: {value}' for name, value in shown.items())})"
+    if len(line) <= ONE_LINE:
+        return line
+    width = max(len(name) for name in shown)
+    return "\n".join([title, *(f"  {name:<{width}}  {value}" for name, value in shown.items())])
+
+
+def as_html(title: str, rows: Mapping[str, object]) -> str:
+    """A table of two columns. Everything is escaped: names of columns and tasks are the user's."""
+    lines = [
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(_short(value))}</td></tr>" for name, value in rows.items()
+    ]
+    return f"<table><caption>{html.escape(title)}</caption>{''.join(lines)}</table>"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names in a line, and how many there are where they are many."""
+    few = ", ".join(names[:6])
+    return few if len(names) <= 6 else f"{few}, ... ({len(names)} in all)"
+
+
+def span(values: Iterable[float]) -> str:
+    """The least and the largest of some numbers; one number where they are the same."""
+    all_of_them = list(values)
+    if not all_of_them:
+        return "none"
+    low, high = f"{min(all_of_them):.4g}", f"{max(all_of_them):.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _short(value: object) -> str:
+    return textwrap.shorten(str(value), LONGEST, placeholder=" ...")

@@ -1,0 +1,52 @@
+"""The command `bnnp`: all verbs, in the order in which its help shows them."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+import bnnp
+from bnnp.cli.evaluate import evaluate
+from bnnp.cli.experiment import experiment
+from bnnp.cli.info import info
+from bnnp.cli.predict import infer, predict
+from bnnp.cli.sample import sample
+from bnnp.cli.showcase import bench, demo
+from bnnp.cli.train import train
+from bnnp.training import TrainingDiverged
+
+MISUSE = 2
+VERBS = (demo, train, predict, infer, evaluate, sample, experiment, bench, info)
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
+for verb in VERBS:
+    app.command()(verb)
+
+
+def main() -> None:
+    """Entry point. Wrong input ends with a message and exit code 2."""
+    try:
+        app()
+    except (ValueError, OSError, ImportError, TrainingDiverged) as error:
+        from rich.console import Console
+
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", style="bold red", markup=False)
+        sys.exit(MISUSE)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"bnnp {bnnp.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def before_all_verbs(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """Meta-learn a prior over the weights of a neural network, and predict new data sets with it.
+
+    Example: bnnp predict zoo:sawtooth --context known.csv --targets wanted.csv --out predictions.csv
+    """

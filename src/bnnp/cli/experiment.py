@@ -1,0 +1,77 @@
+"""`bnnp experiment`: do an experiment of the paper again. The experiments are in the repository, not in the package."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from bnnp.cli.options import OUTPUT, Quiet
+from bnnp.cli.words import print_files
+
+FOLDER_VARIABLE = "BNNP_EXPERIMENTS"
+RUNS = "Runs"
+
+Name = Annotated[str, typer.Argument(help="An experiment of the paper: a folder of experiments/.")]
+Scale = Annotated[
+    str, typer.Option(help="smoke, small, paper: seconds, up to half an hour, the paper's own.", rich_help_panel=RUNS)
+]
+Workers = Annotated[int, typer.Option(help="Runs side by side.", rich_help_panel=RUNS)]
+Backend = Annotated[str, typer.Option(help="Of joblib: loky here, dask or ray on a cluster.", rich_help_panel=RUNS)]
+Only = Annotated[str, typer.Option(help="Only runs whose name contains this.", rich_help_panel=RUNS)]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="Folder for results; experiments/NAME/results/SCALE if not given.", rich_help_panel=OUTPUT
+    ),
+]
+
+
+def experiment(
+    name: Name,
+    scale: Scale = "small",
+    workers: Workers = 1,
+    backend: Backend = "loky",
+    only: Only = "",
+    out: OutFolder = None,
+    quiet: Quiet = False,
+) -> None:
+    """Do an experiment of the paper again. Runs that are done already are not repeated; a stopped one goes on.
+
+    Example: bnnp experiment posterior_quality --scale small --workers 2
+    """
+    folder = experiments_folder()
+    outcome = load_harness(folder).perform(
+        folder, name, scale, out, workers=workers, backend=backend, only=only, progress=not quiet
+    )
+    for file in outcome.files:
+        if file.suffix == ".md":
+            print(file.read_text())
+    print_files(outcome.files)
+    for run, reason in outcome.failed.items():
+        print(f"failed: {run}: {reason}", file=sys.stderr)
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+def experiments_folder() -> Path:
+    """Where the experiments are: `BNNP_EXPERIMENTS`, else `experiments` here, else beside the package's source."""
+    given = os.environ.get(FOLDER_VARIABLE)
+    beside = Path(__file__).resolve().parents[3] / "experiments"
+    for folder in [Path(given)] if given else [Path("experiments"), beside]:
+        if (folder / "harness.py").is_file():
+            return folder.resolve()
+    raise FileNotFoundError(
+        f"experiments: found no {given or 'experiments'}/harness.py; expected a copy of the project's experiments: go "
+        f"to a clone of the repository, or set {FOLDER_VARIABLE}"
+    )
+
+
+def load_harness(folder: Path) -> ModuleType:
+    """`harness.py` of the experiments, which is found from now on, here and in the processes that joblib starts."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return importlib.import_module("harness")

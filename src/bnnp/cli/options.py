@@ -1,0 +1,37 @@
+"""Options that several verbs have, and the groups in which the help shows all options."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bnnp.tasks.datasets.registry import SOURCES
+
+DATA, MODEL, TRAINING, INFERENCE, OUTPUT = "Data", "Model", "Training", "Inference", "Output and randomness"
+
+ModelFile = Annotated[str, typer.Argument(help="A model file, the folder of `bnnp train`, or zoo:NAME.")]
+
+TaskColumn = Annotated[
+    str | None, typer.Option("--task", help="Column that names the data set of each row.", rich_help_panel=DATA)
+]
+Source = Annotated[
+    str | None,
+    typer.Option("--source", help=f"Known data instead of a table: {', '.join(SOURCES)}.", rich_help_panel=DATA),
+]
+DropMissing = Annotated[
+    bool, typer.Option("--drop-missing", help="Leave out rows with empty cells.", rich_help_panel=DATA)
+]
+Context = Annotated[Path, typer.Option(help="Known points of the new data set, CSV or Parquet.", rich_help_panel=DATA)]
+ContextShare = Annotated[str, typer.Option(help="Range of the share of points given as context.", rich_help_panel=DATA)]
+
+PosteriorSamples = Annotated[
+    int | None,
+    typer.Option(
+        "--samples", help="Weight samples; as many as predictions need, where not given.", rich_help_panel=INFERENCE
+    ),
+]
+
+Out = Annotated[Path, typer.Option("--out", help="Where to write.", rich_help_panel=OUTPUT)]
+OutJson = Annotated[Path | None, typer.Option("--out", help="Write the numbers here, as JSON.", rich_help_panel=OUTPUT)]
+Seed = Annotated[int, typer.Option(help="Seed of all randomness.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.", rich_help_panel=OUTPUT)]

@@ -1,0 +1,240 @@
+"""`bnnp train`: learn a prior from related data sets."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+
+import bnnp
+from bnnp import plots
+from bnnp._core.files import write_atomically
+from bnnp.cli.options import DATA, MODEL, TRAINING, ContextShare, DropMissing, Out, Quiet, Seed, Source, TaskColumn
+from bnnp.cli.words import numbers, pair, print_files
+from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.bernoulli import Bernoulli
+from bnnp.likelihoods.categorical import Categorical
+from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
+from bnnp.models import MetaLearner
+from bnnp.models.bnnp import BNNP
+from bnnp.neural_processes import PEERS
+from bnnp.tasks.datasets.registry import SOURCES, source_named
+from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.tables import from_table
+from bnnp.training import FitResult
+
+INTERRUPTED = 130
+
+Table = Annotated[Path | None, typer.Argument(help="A long table, CSV or Parquet: one row per point.")]
+XColumns = Annotated[
+    list[str] | None, typer.Option("--x", help="Input column; repeat for several.", rich_help_panel=DATA)
+]
+YColumns = Annotated[
+    list[str] | None, typer.Option("--y", help="Output column; repeat for several.", rich_help_panel=DATA)
+]
+Kind = Annotated[
+    str, typer.Option("--model", help=f"bnnp, or a neural process: {', '.join(PEERS)}.", rich_help_panel=MODEL)
+]
+Hidden = Annotated[str, typer.Option(help="Units of the hidden layers.", rich_help_panel=MODEL)]
+Activation = Annotated[str, typer.Option(help="relu, tanh, silu, gelu or softplus.", rich_help_panel=MODEL)]
+PriorName = Annotated[
+    str, typer.Option("--prior", help="factorised, unitwise, layerwise or networkwise.", rich_help_panel=MODEL)
+]
+PriorStart = Annotated[
+    str,
+    typer.Option(
+        help="spread, fitted, switch, floor, place or standard: where learning the prior starts.", rich_help_panel=MODEL
+    ),
+]
+Learnability = Annotated[
+    float, typer.Option(help="Share of the prior that is learned; less for few data sets.", rich_help_panel=MODEL)
+]
+LikelihoodName = Annotated[
+    str | None,
+    typer.Option(
+        "--likelihood",
+        help="gaussian, bernoulli, categorical, or heteroscedastic: noise that is predicted for every point, which "
+        "neural processes have by default; gaussian for a BNNP.",
+        rich_help_panel=MODEL,
+    ),
+]
+Noise = Annotated[
+    float, typer.Option(help="First guess of the noise, in standardised units of y.", rich_help_panel=MODEL)
+]
+MaxNoise = Annotated[float | None, typer.Option(help="Upper bound of the learned noise.", rich_help_panel=MODEL)]
+Steps = Annotated[int, typer.Option(help="Training steps.", rich_help_panel=TRAINING)]
+Samples = Annotated[
+    int | None,
+    typer.Option(
+        "--samples", help="Samples per data set and step; enough of them, where not given.", rich_help_panel=TRAINING
+    ),
+]
+BatchSize = Annotated[int, typer.Option(help="Data sets per step.", rich_help_panel=TRAINING)]
+LearningRate = Annotated[str, typer.Option(help="First and last learning rate.", rich_help_panel=TRAINING)]
+ClipNorm = Annotated[float, typer.Option(help="Bound on the norm of the gradient.", rich_help_panel=TRAINING)]
+PriorLrMultiplier = Annotated[
+    float,
+    typer.Option(
+        help="How many times faster the prior learns than the rest; 3 pays with very many tasks.",
+        rich_help_panel=TRAINING,
+    ),
+]
+
+
+def train(
+    table: Table = None,
+    task: TaskColumn = None,
+    x: XColumns = None,
+    y: YColumns = None,
+    source: Source = None,
+    drop_missing: DropMissing = False,
+    context_share: ContextShare = "0.1,0.5",
+    model: Kind = "bnnp",
+    hidden: Hidden = "64,64",
+    activation: Activation = "relu",
+    prior: PriorName = "unitwise",
+    prior_start: PriorStart = "spread",
+    learnability: Learnability = 1.0,
+    likelihood: LikelihoodName = None,
+    noise: Noise = 0.1,
+    max_noise: MaxNoise = None,
+    steps: Steps = 2000,
+    samples: Samples = None,
+    batch_size: BatchSize = 5,
+    learning_rate: LearningRate = "3e-3,1e-4",
+    clip_norm: ClipNorm = 200.0,
+    prior_lr_multiplier: PriorLrMultiplier = 1.0,
+    out: Out = Path("model"),
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a prior from related data sets. Stopped runs go on from where they were when called again.
+
+    Example: bnnp train trial.csv --task subject --x time --y conc --out model
+    """
+    tasks = _training_tasks(table, source, task, x, y, drop_missing)
+    chosen = _Model(model, hidden, activation, prior, learnability, likelihood, noise, max_noise)
+    learner = chosen.learner(tasks, seed)
+    training = _Training(
+        steps, samples, batch_size, context_share, learning_rate, clip_norm, prior_lr_multiplier, prior_start
+    )
+    result = training.fit(learner, tasks, out, seed, progress=not quiet)
+    print_files(_write(result, tasks, out, seed))
+    if result.interrupted:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """The options of the group `Model`, as they were given."""
+
+    kind: str
+    hidden: str
+    activation: str
+    prior: str
+    learnability: float
+    likelihood: str | None
+    noise: float
+    max_noise: float | None
+
+    def learner(self, tasks: TaskSource, seed: int) -> MetaLearner:
+        kind = self.likelihood or ("gaussian" if self.kind == "bnnp" else "heteroscedastic")
+        likelihood, outputs = _likelihood(kind, self.noise, self.max_noise, tasks)
+        sizes = numbers(self.hidden, int, "hidden")
+        if self.kind == "bnnp":
+            model = BNNP(tasks.in_size, outputs, sizes, self.activation, self.prior, likelihood, seed=seed)
+            return model.set_prior_learnability(self.learnability)
+        if self.kind not in PEERS:
+            raise ValueError(f"model: got {self.kind!r}, expected bnnp, {', '.join(PEERS)}")
+        if self.learnability != 1:
+            raise ValueError(f"learnability: got {self.learnability}, but a neural process has no prior over weights")
+        return PEERS[self.kind](tasks.in_size, outputs, sizes, self.activation, likelihood, seed=seed)
+
+
+@dataclass(frozen=True)
+class _Training:
+    """The options of the group `Training`, and where learning the prior starts, as they were given."""
+
+    steps: int
+    samples: int | None
+    batch_size: int
+    context_share: str
+    learning_rate: str
+    clip_norm: float
+    prior_lr_multiplier: float
+    prior_start: str
+
+    def fit(self, learner: MetaLearner, tasks: TaskSource, out: Path, seed: int, *, progress: bool) -> FitResult:
+        objective = bnnp.objectives.PPAVI if isinstance(learner, BNNP) else bnnp.objectives.NPML
+        probe = write_atomically(out / "model.bnnp.tmp", b"")  # a folder that cannot be written to is found out now
+        probe.unlink()
+        return bnnp.fit(
+            learner,
+            tasks,
+            objective=None if self.samples is None else objective(self.samples),
+            steps=self.steps,
+            batch_size=self.batch_size,
+            context_share=pair(self.context_share, "context-share"),
+            settings=bnnp.FitSettings(
+                learning_rate=pair(self.learning_rate, "learning-rate"),
+                prior_lr_multiplier=self.prior_lr_multiplier,
+                clip_norm=self.clip_norm,
+                prior_start=self.prior_start,
+            ),
+            checkpoint=out,
+            progress=progress,
+            seed=seed,
+        )
+
+
+def _training_tasks(
+    table: Path | None, source: str | None, task: str | None, x: list[str] | None, y: list[str] | None, drop: bool
+) -> TaskSource:
+    if (table is None) == (source is None):
+        raise ValueError(
+            "train: give either a table or --source, as in `bnnp train trial.csv --task subject --x time --y conc`"
+        )
+    if source is not None:
+        return source_named(source, SOURCES)
+    assert table is not None
+    if task is None or not x or not y:
+        raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
+    return from_table(table, task=task, x=x, y=y, missing="drop" if drop else "error")
+
+
+def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:
+    """The likelihood, and the number of network outputs it needs for these tasks."""
+    if name == "gaussian":
+        return Gaussian(noise, max_noise=max_noise), tasks.out_size
+    if name == "heteroscedastic":
+        return HeteroscedasticGaussian(), tasks.out_size
+    if name == "bernoulli":
+        return Bernoulli(), tasks.out_size
+    if name == "categorical" and isinstance(tasks, Collection):
+        classes = 1 + int(max(float(task.y.max()) for task in tasks.tasks))
+        return Categorical(classes), classes
+    raise ValueError(
+        f"likelihood: got {name!r}, expected gaussian, heteroscedastic, bernoulli, or categorical with a table of "
+        "labels 0, 1, ..."
+    )
+
+
+def _write(result: FitResult, tasks: TaskSource, out: Path, seed: int) -> list[Path]:
+    """The model, its history and figures of both."""
+    files = [result.model.save(out / "model.bnnp"), result.history.save(out / "history.json")]
+    files.append(plots.save_figure(plots.history(result.history), out / "history.png"))
+    if tasks.in_size == 1 and isinstance(result.model, BNNP):
+        files.append(_prior_figure(result.model, tasks, out / "prior.png", seed))
+    return files
+
+
+def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path:
+    x = torch.cat([task.x for task in tasks.draw(20, torch.Generator().manual_seed(seed))])
+    grid = np.linspace(float(x.min()), float(x.max()), 300)
+    labels = (model.columns.x_names[0], model.columns.y_names[0])
+    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels), path)

@@ -1,0 +1,45 @@
+"""From the words of a command line to the library's objects, and from results to lines for people."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bnnp.models import MetaLearner
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def numbers(text: str, kind: type, name: str) -> list:
+    """Numbers with commas between them, as `64,64`."""
+    try:
+        return [kind(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(f"--{name}: got {text!r}, expected numbers with commas between them") from None
+
+
+def pair(text: str, name: str) -> tuple[float, float]:
+    """Two numbers, as `0.1,0.5`; one number stands for both."""
+    values = numbers(text, float, name)
+    if len(values) not in (1, 2):
+        raise ValueError(f"--{name}: got {text!r}, expected one number or two, as in 0.1,0.5")
+    return values[0], values[-1]
+
+
+def with_prior(model: MetaLearner, verb: str) -> Any:
+    """The model, if it has a prior over weights."""
+    if model.weight_prior is None:
+        name = type(model).__name__
+        raise ValueError(f"{verb}: {name} models have no prior over weights; give a BNNP, or use `bnnp predict`")
+    return model
+
+
+def print_table(frame: "pd.DataFrame", title: str) -> None:
+    """A table of scores, three digits after the point."""
+    print(title)
+    print(frame.to_string(float_format=lambda value: f"{value:.3f}"))
+
+
+def print_files(files: list[Path]) -> None:
+    """One line per file that was written."""
+    for file in files:
+        print(f"wrote {file}")

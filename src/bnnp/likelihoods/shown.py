@@ -1,0 +1,19 @@
+"""Columns and likelihood as models, posteriors and predictions show them."""
+
+from bnnp._core.columns import Columns
+from bnnp._core.show import listed
+from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.gaussian import Gaussian
+
+
+def rows_of(columns: Columns, likelihood: Likelihood) -> dict[str, object]:
+    """Names of the columns, and the likelihood with its noise in the user's units where that does not vary."""
+    rows: dict[str, object] = {
+        "inputs": listed(columns.x_names),
+        "outputs": listed(columns.y_names),
+        "likelihood": type(likelihood).__name__,
+    }
+    if isinstance(likelihood, Gaussian):
+        noise = (likelihood.noise * columns.y_scale).tolist()
+        rows["noise (standard deviation)"] = listed([f"{value:.4g}" for value in noise])
+    return rows
