@@ -1,6 +1,7 @@
 """Every verb of the command line, as a person would call it, in a process of its own memory."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 import bnnp
 import bnnp._core.progress
+from bnnp.cli.entry import VERBS
 from bnnp.inference import METHODS
 from bnnp.inference.mcmc.chains import Sampler
 from support.command_line import run
@@ -307,8 +309,28 @@ def test_missing_and_mismatched_inputs(bnnp_command, trained, trial, tmp_path):
     assert not (tmp_path / "p.csv").exists()
 
 
-def test_every_verb_has_a_help_text_with_an_example(bnnp_command):
-    for verb in ("demo", "train", "predict", "evaluate", "sample", "info"):
-        code, out, _ = bnnp_command(verb, "--help")
+def test_every_verb_has_a_help_text_with_an_example_and_its_options_in_groups(bnnp_command):
+    code, out, _ = bnnp_command("--help")
+    assert code == 0
+    for verb, groups in GROUPS.items():
+        assert verb in out
+        code, text, _ = bnnp_command(verb, "--help")
         assert code == 0
-        assert "Example: bnnp" in out
+        assert "Example: bnnp" in text
+        found = re.findall("─ ([A-Z][a-z ]+) ─", text)
+        assert [name for name in found if name not in ("Arguments", "Options")] == groups
+    assert {verb.__name__ for verb in VERBS} == set(GROUPS)
+
+
+OUTPUT = "Output and randomness"
+GROUPS = {
+    "demo": ["Training", OUTPUT],
+    "train": ["Data", "Model", "Training", OUTPUT],
+    "predict": ["Data", "Inference", OUTPUT],
+    "infer": ["Data", "Inference", OUTPUT],
+    "evaluate": ["Data", "Inference", OUTPUT],
+    "sample": ["Inputs", OUTPUT],
+    "experiment": ["Runs", OUTPUT],
+    "bench": ["Measurement", OUTPUT],
+    "info": [],
+}
