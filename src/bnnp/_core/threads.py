@@ -53,6 +53,7 @@ def _started(workers: int, share: int) -> ThreadPoolExecutor:
 
     def begin() -> None:
         _thread.is_ours = True  # work within work would wait for the threads that it keeps busy
+        torch.get_num_threads()  # a thread's first question gives it the number for threads to come; now it is asked
         torch.set_num_threads(share)
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="bnnp", initializer=begin)
