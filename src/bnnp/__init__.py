@@ -4,11 +4,12 @@ import bnnp._core.waiting  # noqa: F401, before torch
 from bnnp import evaluation, inference, neural_processes, objectives, priors, tasks
 from bnnp.evaluation import Oracle, Scores, evaluate
 from bnnp.inference import infer
+from bnnp.inference_nets.choices import Attentive, Pointwise
 from bnnp.likelihoods.bernoulli import Bernoulli
 from bnnp.likelihoods.categorical import Categorical
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
-from bnnp.models import BNAM, BNNP, AttBNNP, WeightPosterior, load, load_posterior, zoo_names
+from bnnp.models import BNAM, BNNP, AttBNNP, Transformer, WeightPosterior, load, load_posterior, zoo_names
 from bnnp.networks.perceptron import Network
 from bnnp.numerics.solve import FactorisationError
 from bnnp.prediction.base import Predictive
@@ -31,6 +32,9 @@ __all__ = [
     "BNNP",
     "AttBNNP",
     "BNAM",
+    "Pointwise",
+    "Attentive",
+    "Transformer",
     "WeightPosterior",
     "load",
     "load_posterior",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bnnp import BNAM, BNNP, AttBNNP, Gaussian
+from bnnp import BNAM, BNNP, AttBNNP, Attentive, Gaussian, Transformer
 from bnnp.models.chunked import InChunks
 from bnnp.numerics.gaussian import Observations, UnitPrior, natural_parameters
 from bnnp.numerics.last_layer import (
@@ -395,11 +395,11 @@ def test_sampling_the_last_layer_too_gives_the_same_within_its_error(objective, 
     model = {
         "unitwise": lambda: model_of("unitwise"),
         "networkwise": lambda: model_of("networkwise"),
-        "sees_hidden": lambda: model_of("unitwise", inference_sees_hidden=True),
+        "sees_hidden": lambda: model_of("unitwise", sees_hidden=True),
         "attentive": lambda: AttBNNP(
-            2, OUT, (4, 3), "tanh", inference_hidden=(8,), likelihood=Gaussian([0.6, 0.9]), dtype=FLOAT64
+            2, OUT, (4, 3), "tanh", inference=Attentive(hidden=(8,)), likelihood=Gaussian([0.6, 0.9]), dtype=FLOAT64
         ),
-        "bnam": lambda: BNAM(2, OUT, 4, heads=2, likelihood=Gaussian([0.6, 0.9]), dtype=FLOAT64),
+        "bnam": lambda: BNAM(2, OUT, Transformer(4, heads=2), likelihood=Gaussian([0.6, 0.9]), dtype=FLOAT64),
     }[kind]()
     count, parts = 100, 32
     choices = {"group_size": 1} if objective in (PPAVI, NPML) else {}

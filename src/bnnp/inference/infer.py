@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypedDict, Unpack, overload
 
 from numpy.typing import ArrayLike
 
@@ -20,7 +21,8 @@ from bnnp.inference.vi.gaussian import GaussianVI
 from bnnp.inference.vi.inducing import GIVI
 from bnnp.inference.vi.single_task import SingleTaskBNNP
 from bnnp.likelihoods.base import Likelihood
-from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.models.amortised import AmortisedModel
+from bnnp.models.base import MetaLearner
 from bnnp.networks.base import AnyNetwork
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import WeightSamples
@@ -82,12 +84,47 @@ class InferredPosterior(WeightSamples):
         return self.predict_by_samples(x)
 
 
+class Options(TypedDict, total=False):
+    """What both forms of `infer` take; `infer` says what each option means."""
+
+    method: str | Method
+    num_samples: int
+    steps: int | None
+    learning_rate: tuple[float, float]
+    chains: int
+    warmup: int
+    thin: int
+    climb: int
+    whitened: bool
+    seed: Seed
+    progress: bool
+
+
+class OptionsOfMany(TypedDict, total=False):
+    """What both forms of `infer_many` take."""
+
+    method: str | Method
+    num_samples: int
+    effort: Effort | None
+    whitened: bool
+    seed: Seed
+    progress: bool
+
+
+Array = ArrayLike | Tensor
+DataSets = Sequence[tuple[Array, Array] | Task]
+
+
+@overload
+def infer(model: AmortisedModel, x: Array, y: Array, /, **options: Unpack[Options]) -> InferredPosterior: ...
+@overload
 def infer(
-    prior: Prior,
-    network: AnyNetwork,
-    x: ArrayLike | Tensor,
-    y: ArrayLike | Tensor,
-    *,
+    prior: Prior, network: AnyNetwork, x: Array, y: Array, /, *, likelihood: Likelihood, **options: Unpack[Options]
+) -> InferredPosterior: ...
+def infer(
+    subject: AmortisedModel | Prior,
+    /,
+    *data: Any,
     method: str | Method = "nuts",
     likelihood: Likelihood | None = None,
     num_samples: int = 1000,
@@ -103,37 +140,67 @@ def infer(
 ) -> InferredPosterior:
     """The posterior over a network's weights for one data set, under any prior of the library, learned or not.
 
-    method: a name from `bnnp.inference.METHODS`, or a record of choices, as `bnnp.inference.HMC(leapfrog_steps=30)`.
-    likelihood: as for a model; a trained model's own is `model.likelihood`. Default: `Gaussian(0.1)`, held fixed.
-    steps, learning_rate: of the optimiser, for the variational methods and those that climb to modes.
-    chains, warmup, thin: of the samplers; `steps` are those after warm-up, of which every `thin`-th is kept.
-    climb: steps up the log posterior before a chain begins; 0 leaves it at a draw of the prior.
-    whitened: samplers, and what climbs to modes, move in coordinates in which the prior is standard normal, instead of
-        the weights themselves.
+    There are two forms: `infer(model, x, y)` takes prior, network and likelihood, with its learned noise, from a model;
+    `infer(prior, network, x, y, likelihood=...)` is given each of them.
 
-    Example: `post = bnnp.infer(model.prior, model.network, x, y, method="hmc", likelihood=model.likelihood, seed=0)`
+    Args:
+        subject: A model, or a prior.
+        *data: The inputs (points, in) and outputs (points, out) of a data set; after a prior, the network first.
+        method: A name from `bnnp.inference.METHODS`, or a record of choices such as `bnnp.inference.HMC()`.
+        likelihood: For the form with a prior. It is held fixed.
+        num_samples: Weight samples.
+        steps: Of the optimiser, for the variational methods and those that climb to modes; for samplers, the steps
+            after warm-up.
+        learning_rate: Of the optimiser, first and last.
+        chains: Markov chains.
+        warmup: Steps of each chain that are thrown away.
+        thin: How many steps of a chain make one sample.
+        climb: Steps up the log posterior before a chain begins; 0 leaves it at a draw of the prior.
+        whitened: Whether samplers, and what climbs to modes, move in coordinates in which the prior is standard normal,
+            instead of the weights themselves.
+        seed: Of all draws.
+        progress: Show a progress bar.
+
+    Returns:
+        Weight samples with `predict`, `functions` and `diagnostics`.
+
+    Raises:
+        ValueError: If a prior comes without a likelihood or with a network of other weights, or a model has no prior
+            over weights.
+
+    Example:
+        >>> import bnnp
+        >>> model = bnnp.BNNP(1, 1, (4,), likelihood=bnnp.Gaussian(0.1))
+        >>> post = bnnp.infer(model, [0.0, 1.0], [0.5, -0.5], method="laplace", steps=10, num_samples=5)
+        >>> post.predict([0.5]).mean.shape
+        (1, 1)
     """
+    *network, x, y = _parts(subject, data, "x, y")
     effort = Effort(steps, learning_rate, chains=chains, warmup=warmup, thin=thin, climb=climb)
-    (posterior,) = infer_many(
-        prior,
-        network,
-        [(x, y)],
-        method=method,
-        likelihood=likelihood,
-        num_samples=num_samples,
-        effort=effort,
-        whitened=whitened,
-        seed=seed,
-        progress=progress,
+    (posterior,) = _infer_many(
+        _Subject.of(subject, network, likelihood), [(x, y)], method, num_samples, effort, whitened, seed, progress
     )
     return posterior
 
 
+@overload
+def infer_many(
+    model: AmortisedModel, data_sets: DataSets, /, **options: Unpack[OptionsOfMany]
+) -> list[InferredPosterior]: ...
+@overload
 def infer_many(
     prior: Prior,
     network: AnyNetwork,
-    data_sets: Sequence[tuple[ArrayLike | Tensor, ArrayLike | Tensor] | Task],
+    data_sets: DataSets,
+    /,
     *,
+    likelihood: Likelihood,
+    **options: Unpack[OptionsOfMany],
+) -> list[InferredPosterior]: ...
+def infer_many(
+    subject: AmortisedModel | Prior,
+    /,
+    *data: Any,
     method: str | Method = "nuts",
     likelihood: Likelihood | None = None,
     num_samples: int = 1000,
@@ -142,13 +209,88 @@ def infer_many(
     seed: Seed = 0,
     progress: bool = False,
 ) -> list[InferredPosterior]:
-    """`infer` for many data sets at once, side by side on a leading axis; sizes may differ."""
+    """`infer` for many data sets at once, side by side on a leading axis; sizes may differ.
+
+    Args:
+        subject: A model, or a prior.
+        *data: The data sets, pairs `(x, y)` or tasks; after a prior, the network first.
+        method: As for `infer`.
+        likelihood: As for `infer`.
+        num_samples: As for `infer`.
+        effort: How much work goes into it.
+        whitened: As for `infer`.
+        seed: Of all draws.
+        progress: Show a progress bar.
+
+    Returns:
+        A posterior for every data set.
+    """
+    *network, data_sets = _parts(subject, data, "data_sets")
+    whose = _Subject.of(subject, network, likelihood)
+    return _infer_many(whose, data_sets, method, num_samples, effort or Effort(), whitened, seed, progress)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """Whose weights are inferred."""
+
+    prior: Prior
+    network: AnyNetwork
+    likelihood: Likelihood
+
+    @staticmethod
+    def of(subject: Any, network: Sequence[Any], likelihood: Likelihood | None) -> "_Subject":
+        """From a model, or from its parts."""
+        if isinstance(subject, AmortisedModel):
+            if likelihood is not None:
+                raise ValueError(
+                    f"likelihood: got {type(likelihood).__name__} beside a model, which has its own; leave it out, or "
+                    "give model.prior and model.network in place of the model"
+                )
+            return _Subject(subject.prior, subject.network, subject.likelihood)
+        if likelihood is None:
+            raise ValueError(
+                "likelihood: got nothing beside a prior, expected one such as likelihood=bnnp.Gaussian(0.1); a trained "
+                "model brings its own: bnnp.infer(model, x, y)"
+            )
+        subject.check_fits(network[0])
+        return _Subject(subject, network[0], likelihood)
+
+
+def _parts(subject: Any, data: Sequence[Any], names: str) -> Sequence[Any]:
+    """The positional arguments, if they are as many as there must be."""
+    if isinstance(subject, AmortisedModel):
+        form, expected = f"(model, {names})", names.count(",") + 1
+    elif isinstance(subject, Prior):
+        form, expected = f"(prior, network, {names}, likelihood=...)", names.count(",") + 2
+    elif isinstance(subject, MetaLearner):
+        raise ValueError(
+            f"model: got a {type(subject).__name__}, which has no prior over weights to infer under, expected a BNNP, "
+            "AttBNNP or BNAM; predict with its own `condition(x, y)`"
+        )
+    else:
+        raise ValueError(f"model: got {type(subject).__name__}, expected a model such as bnnp.BNNP, or a prior")
+    if len(data) != expected:
+        raise ValueError(f"infer: got {1 + len(data)} positional arguments, expected {1 + expected}: {form}")
+    return data
+
+
+def _infer_many(
+    subject: _Subject,
+    data_sets: DataSets,
+    method: str | Method,
+    num_samples: int,
+    effort: Effort,
+    whitened: bool,
+    seed: Seed,
+    progress: bool,
+) -> list[InferredPosterior]:
     choice = _method(method)
-    effort = Effort() if effort is None else effort
     if num_samples < 1:
         raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
     number = as_integer(seed)
-    target = Target.of(prior, network, data_sets, likelihood or Gaussian(0.1), whitened and choice.whitened)
+    prior, network = subject.prior, subject.network
+    target = Target.of(prior, network, data_sets, subject.likelihood, whitened and choice.whitened)
     steps = choice.num_steps(effort, num_samples)
     state = choice.init(target, effort, num_samples, child(number, _START))
     generator = child(number, _RUN)
@@ -158,16 +300,10 @@ def infer_many(
             bar.advance()
     drawn = choice.sample(target, state, num_samples, child(number, _SAMPLE))
     _warn(drawn.diagnostics)
+    found = zip(zip(*drawn.weights, strict=True), drawn.diagnostics, strict=True)
     return [
-        InferredPosterior(
-            network,
-            target.likelihood,
-            prior.view.columns,
-            [w[i] for w in drawn.weights],
-            drawn.chains,
-            drawn.diagnostics[i],
-        )
-        for i in range(target.sets)
+        InferredPosterior(network, target.likelihood, prior.view.columns, list(weights), drawn.chains, diagnostics)
+        for weights, diagnostics in found
     ]
 
 

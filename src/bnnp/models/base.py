@@ -10,9 +10,11 @@ from torch import nn
 
 from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
+from bnnp._core.files import write_tensors
 from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.by_name import LIKELIHOODS
 from bnnp.models.estimates import Integrated, Sampled
 from bnnp.priors import Prior
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch
@@ -119,14 +121,37 @@ class MetaLearner(nn.Module, abc.ABC):
         return TaskBatch(self.columns.standardise_x(batch.x).to(self.dtype), y.to(self.dtype), batch.mask)
 
     def save(self, path: str | Path) -> Path:
-        """Write the model to one file; `bnnp.load(path)` gives it back."""
-        from bnnp.models import saving  # saving knows every model, so it cannot come first
-
-        return saving.save(self, path)
+        """Write the model to one file, safetensors with a JSON header; `bnnp.load(path)` gives it back."""
+        return write_tensors(path, "model", self.state_dict(), model_header(self))
 
     def config(self) -> dict[str, Any]:
-        """Everything but the parameters, as plain values; the constructor takes it back."""
+        """Everything but the parameters, as plain values; `bnnp.models.saving.rebuild` makes a model of it again."""
         return {**self._config, "likelihood": self.likelihood.config()}
+
+
+def model_header(model: MetaLearner) -> dict[str, Any]:
+    """What a file says of a model beside its tensors.
+
+    Raises:
+        ValueError: If a part of the model is an object of the user's own, which a file cannot hold.
+    """
+    config = model.config()
+    own = [name for name in ("activation", "prior", "inference") if not isinstance(config.get(name, ""), (str, dict))]
+    if type(model.likelihood) not in LIKELIHOODS.values():
+        own.append("likelihood")
+    if own:
+        raise ValueError(
+            f"{own[0]}: a model whose {own[0]} is an object of your own cannot be saved; use a name instead"
+        )
+    header = {
+        "class": type(model).__name__,
+        "config": config,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "columns": {"x": model.columns.x_names, "y": model.columns.y_names},
+    }
+    if model.weight_prior is not None:
+        header["prior_learnability"] = model.weight_prior.learnability
+    return header
 
 
 def check_num_samples(num_samples: int) -> None:

@@ -10,12 +10,14 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from bnnp._core.shapes import Float, Tensor
-from bnnp.models.amortised import AmortisedModel, InferredHidden, InferredWeights, Rest
+from bnnp.models.amortised import AmortisedModel
 from bnnp.models.base import MetaLearner
 from bnnp.models.estimates import Integrated, Sampled
-from bnnp.models.streaming import check_chunk_size, outputs_before
-from bnnp.networks.base import features_of_layer
-from bnnp.numerics.gaussian import NaturalParameters, Observations, UnitPrior, UpdateNoise, natural_parameters
+from bnnp.models.inferring import InferredHidden, InferredWeights, Rest
+from bnnp.models.layerwise import Turn
+from bnnp.models.streaming import check_chunk_size
+from bnnp.models.sums import sums_over
+from bnnp.numerics.gaussian import NaturalParameters, Observations
 from bnnp.numerics.last_layer import (
     LastLayer,
     condition_last_layer,
@@ -51,9 +53,7 @@ class InChunks:
     def _infer(
         self, chosen: TaskBatch, others: Sequence[TaskBatch], num_samples: int, random: torch.Generator
     ) -> InferredWeights:
-        rest = self._rest(others, num_samples, random)
-        drawn = self.model.sample_layers(self.model.network.num_layers, chosen, num_samples, random, rest=rest)
-        return InferredWeights(drawn.weights, drawn.kl, drawn.features)
+        return self.model.infer(chosen, num_samples, random, rest=self._rest(others, num_samples, random))
 
     def _infer_hidden(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredHidden:
         if context.x.shape[1] <= self.chunk_size:
@@ -69,7 +69,18 @@ class InChunks:
         return parts[chosen], parts[:chosen] + parts[chosen + 1 :]
 
     def _rest(self, others: Sequence[TaskBatch], num_samples: int, random: torch.Generator) -> Rest:
-        return lambda layer, prior, weights: self._sums(layer, prior, weights, others, num_samples, random)
+        """What the chunks without derivatives add; their activations are computed anew for every layer."""
+
+        def added(turn: Turn, part: TaskBatch) -> NaturalParameters:
+            return sums_over(
+                self.model, turn, part, lambda phi: self.model.random_draws(turn.index, phi, num_samples, random).points
+            )
+
+        @torch.no_grad()
+        def rest(turn: Turn) -> NaturalParameters:
+            return reduce(operator.add, (added(turn, part) for part in others))
+
+        return rest
 
     def estimate(
         self,
@@ -97,28 +108,6 @@ class InChunks:
         self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool = True
     ) -> Sampled | Integrated:
         return self.model.estimate_with_targets(batch, num_samples, random, integrate=integrate)
-
-    @torch.no_grad()
-    def _sums(
-        self,
-        layer: int,
-        prior: UnitPrior,
-        weights: Sequence[Float[Tensor, "tasks samples _d _out"]],
-        parts: Sequence[TaskBatch],
-        num_samples: int,
-        random: torch.Generator,
-    ) -> NaturalParameters:
-        """What the chunks without derivatives add; their activations are computed anew for every layer."""
-        model, total = self.model, None
-        for part in parts:
-            x = part.x.unsqueeze(1)
-            features = features_of_layer(model.network.program(x), weights)
-            phi, seen = model.evidence(layer, part, outputs_before(model, x, weights), features)
-            noise: UpdateNoise = model.random_draws(layer, phi, num_samples, random)
-            added = natural_parameters(prior.mean, phi, seen, noise.points)
-            total = added if total is None else total + added
-        assert total is not None
-        return total
 
     def log_likelihood(
         self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], batch: TaskBatch

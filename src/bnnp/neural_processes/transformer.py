@@ -97,11 +97,16 @@ class TNP(ConditionalProcess):
         return 4 * self.width + self.heads * (context + 1)
 
 
-def ARTNP(  # noqa: N802 (it stands for a class, as in the paper)
-    in_size: int, out_size: int, hidden: Sequence[int] = (64, 64, 64), *arguments, **choices
-) -> TNP:
+class ARTNP(TNP):
     """The AR-TNP: a TNP that draws functions target by target. It takes the arguments of `TNP`.
 
-    Example: `model = bnnp.neural_processes.ARTNP(in_size=1, out_size=1, seed=0)`
+    Example:
+        >>> import bnnp
+        >>> model = bnnp.neural_processes.ARTNP(in_size=1, out_size=1, hidden=(8, 8), seed=0)
+        >>> model.autoregressive
+        True
     """
-    return TNP(in_size, out_size, hidden, *arguments, autoregressive=True, **choices)
+
+    def __init__(self, in_size: int, out_size: int, hidden: Sequence[int] = (64, 64, 64), *arguments, **choices):
+        super().__init__(in_size, out_size, hidden, *arguments, **choices, autoregressive=True)
+        del self._config["autoregressive"]
