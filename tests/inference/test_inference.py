@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -357,18 +358,21 @@ def test_bad_input_to_infer_is_refused():
     assert isinstance(METHODS["mfvi"], GaussianVI)
 
 
-def infer_both(subject, *data, **options) -> list:
+def infer_both(subject: Any, *data: Any, **options: Any) -> list:
     """By both doors: one data set, and many at once."""
     *network, x, y = data
     options = {"method": "mfvi", "num_samples": 4, **options}
-    post = bnnp.infer(subject, *network, x, y, steps=3, **options)
-    return [post, *infer_many(subject, *network, [(x, y)], effort=Effort(steps=3), **options)]
+    one: Any = bnnp.infer
+    many: Any = infer_many
+    post = one(subject, *network, x, y, steps=3, **options)
+    return [post, *many(subject, *network, [(x, y)], effort=Effort(steps=3), **options)]
 
 
 def test_a_model_brings_its_prior_its_network_and_the_noise_it_has_learned():
     model, (x, y) = deep(), data()
+    assert isinstance(model.likelihood, bnnp.Gaussian)
     with torch.no_grad():
-        model.likelihood.raw += 0.5
+        model.likelihood.raw.add_(0.5)
     model.columns.y_scale.fill_(2.0)
     found = infer_both(model, x, y)
     expected = infer_both(model.prior, model.network, x, y, likelihood=model.likelihood)

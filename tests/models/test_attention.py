@@ -562,7 +562,7 @@ def test_a_trained_model_can_be_scored(build):
 def test_classes_end_to_end(model):
     x = np.linspace(-1, 1, 12)[:, None]
     tasks = bnnp.tasks.from_arrays([(x, (x > bound).astype(float)) for bound in (-0.5, 0.0, 0.5)], standardise=False)
-    sizes = {"hidden": (4,)} if model is bnnp.AttBNNP else {"transformer": bnnp.Transformer(4, heads=2)}
+    sizes: dict[str, Any] = {"hidden": (4,)} if model is bnnp.AttBNNP else {"transformer": bnnp.Transformer(4, heads=2)}
     trained = fit(model(1, 1, likelihood=bnnp.Bernoulli(), **sizes), tasks=tasks, steps=4).model
     predicted = trained.condition(x, x > 0.2, num_samples=20).predict(x)
     assert predicted.mean.shape == (12, 1)

@@ -486,7 +486,7 @@ def test_float32_terms_that_need_float64_are_those_of_float64():
     small = SplitBatch(*(TaskBatch(p.x.float(), p.y.float(), p.mask) for p in (BATCH.context, BATCH.target)))
     hidden = models[0].infer_hidden(small.context, K, generator())
     with pytest.raises(TooLargeForFloat32):
-        models[0].estimate(small, K, generator()).predictive()
+        models[0].estimate(small, K, generator(), integrate=True).predictive()
     found = PPAVI(K, group_size=None)(models[0], small, generator()).by_name
     again = [w.double() for w in hidden.weights]
     assert all(bool(torch.isfinite(values).all()) for values in found.values())

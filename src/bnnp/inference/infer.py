@@ -16,13 +16,13 @@ from bnnp.inference.mcmc.nuts import NUTS
 from bnnp.inference.mcmc.steps import HMC, SGHMC, SGLD
 from bnnp.inference.modes.modes import Ensemble, Laplace
 from bnnp.inference.modes.swag import SWAG
+from bnnp.inference.subject import Subject, positional
 from bnnp.inference.target import Target
 from bnnp.inference.vi.gaussian import GaussianVI
 from bnnp.inference.vi.inducing import GIVI
 from bnnp.inference.vi.single_task import SingleTaskBNNP
 from bnnp.likelihoods.base import Likelihood
 from bnnp.models.amortised import AmortisedModel
-from bnnp.models.base import MetaLearner
 from bnnp.networks.base import AnyNetwork
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import WeightSamples
@@ -175,10 +175,10 @@ def infer(
         >>> post.predict([0.5]).mean.shape
         (1, 1)
     """
-    *network, x, y = _parts(subject, data, "x, y")
+    *network, x, y = positional(subject, data, "x, y")
     effort = Effort(steps, learning_rate, chains=chains, warmup=warmup, thin=thin, climb=climb)
     (posterior,) = _infer_many(
-        _Subject.of(subject, network, likelihood), [(x, y)], method, num_samples, effort, whitened, seed, progress
+        Subject.of(subject, network, likelihood), [(x, y)], method, num_samples, effort, whitened, seed, progress
     )
     return posterior
 
@@ -225,58 +225,13 @@ def infer_many(
     Returns:
         A posterior for every data set.
     """
-    *network, data_sets = _parts(subject, data, "data_sets")
-    whose = _Subject.of(subject, network, likelihood)
+    *network, data_sets = positional(subject, data, "data_sets")
+    whose = Subject.of(subject, network, likelihood)
     return _infer_many(whose, data_sets, method, num_samples, effort or Effort(), whitened, seed, progress)
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """Whose weights are inferred."""
-
-    prior: Prior
-    network: AnyNetwork
-    likelihood: Likelihood
-
-    @staticmethod
-    def of(subject: Any, network: Sequence[Any], likelihood: Likelihood | None) -> "_Subject":
-        """From a model, or from its parts."""
-        if isinstance(subject, AmortisedModel):
-            if likelihood is not None:
-                raise ValueError(
-                    f"likelihood: got {type(likelihood).__name__} beside a model, which has its own; leave it out, or "
-                    "give model.prior and model.network in place of the model"
-                )
-            return _Subject(subject.prior, subject.network, subject.likelihood)
-        if likelihood is None:
-            raise ValueError(
-                "likelihood: got nothing beside a prior, expected one such as likelihood=bnnp.Gaussian(0.1); a trained "
-                "model brings its own: bnnp.infer(model, x, y)"
-            )
-        subject.check_fits(network[0])
-        return _Subject(subject, network[0], likelihood)
-
-
-def _parts(subject: Any, data: Sequence[Any], names: str) -> Sequence[Any]:
-    """The positional arguments, if they are as many as there must be."""
-    if isinstance(subject, AmortisedModel):
-        form, expected = f"(model, {names})", names.count(",") + 1
-    elif isinstance(subject, Prior):
-        form, expected = f"(prior, network, {names}, likelihood=...)", names.count(",") + 2
-    elif isinstance(subject, MetaLearner):
-        raise ValueError(
-            f"model: got a {type(subject).__name__}, which has no prior over weights to infer under, expected a BNNP, "
-            "AttBNNP or BNAM; predict with its own `condition(x, y)`"
-        )
-    else:
-        raise ValueError(f"model: got {type(subject).__name__}, expected a model such as bnnp.BNNP, or a prior")
-    if len(data) != expected:
-        raise ValueError(f"infer: got {1 + len(data)} positional arguments, expected {1 + expected}: {form}")
-    return data
-
-
 def _infer_many(
-    subject: _Subject,
+    subject: Subject,
     data_sets: DataSets,
     method: str | Method,
     num_samples: int,

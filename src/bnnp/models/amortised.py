@@ -7,6 +7,7 @@ from typing import Self
 
 import torch
 from numpy.typing import ArrayLike
+from torch import Generator
 
 from bnnp._core.random import Seed, as_integer
 from bnnp._core.shapes import Tensor
@@ -126,13 +127,7 @@ class AmortisedModel(InferringModel):
     # --- batches, for objectives -----------------------------------------------------------------------------------
 
     def estimate(
-        self,
-        batch: SplitBatch,
-        num_samples: int,
-        random: torch.Generator,
-        *,
-        integrate: bool = True,
-        group_size: int | None = None,
+        self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool, group_size: int | None = None
     ) -> Sampled | Integrated:
         if not (integrate and self.can_integrate):
             inferred, of_context, of_target = self.infer_and_score(batch, num_samples, random)
@@ -152,10 +147,10 @@ class AmortisedModel(InferringModel):
         )
 
     def estimate_with_targets(
-        self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool = True
+        self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool
     ) -> Sampled | Integrated:
         if not (integrate and self.can_integrate):
-            return super().estimate_with_targets(batch, num_samples, random)
+            return super().estimate_with_targets(batch, num_samples, random, integrate=False)
         everything = batch.joined()
         inferred = self.infer_hidden(everything, num_samples, random)
         given_all, _ = self.log_density_up_to(inferred.weights, everything)

@@ -2,11 +2,11 @@
 
 import abc
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from numpy.typing import ArrayLike
-from torch import nn
+from torch import Generator, nn
 
 from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
@@ -53,29 +53,17 @@ class MetaLearner(nn.Module, abc.ABC):
         """The posterior for one data set: something with `predict`, `functions` and `update`."""
 
     @abc.abstractmethod
-    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Any:
+    def infer(self, context: TaskBatch, num_samples: int, random: Generator) -> Any:
         """Samples of the latent variable given prepared contexts."""
 
     def estimate(
-        self,
-        batch: SplitBatch,
-        num_samples: int,
-        random: torch.Generator,
-        *,
-        integrate: bool = True,
-        group_size: int | None = None,
+        self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool, group_size: int | None = None
     ) -> Sampled | Integrated:
         """What objectives are sums of, given the contexts. `integrate`: with the last layer in closed form, if any."""
-        inferred = self.infer(batch.context, num_samples, random)
-        return Sampled(
-            inferred,
-            lambda: self.context_log_likelihood(inferred, batch.context),
-            lambda: self.log_likelihood(inferred.latent, batch.target),
-            group_size,
-        )
+        return estimate_by_samples(self, batch, self.infer(batch.context, num_samples, random), group_size)
 
     def estimate_with_targets(
-        self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool = True
+        self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool
     ) -> Sampled | Integrated:
         """The same given all points, with the KL to the posterior given the contexts alone."""
         inferred = self.infer_with_targets(batch.context, batch.joined(), num_samples, random)
@@ -86,9 +74,7 @@ class MetaLearner(nn.Module, abc.ABC):
         )
 
     @abc.abstractmethod
-    def infer_with_targets(
-        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
-    ) -> Any:
+    def infer_with_targets(self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: Generator) -> Any:
         """Samples given all points of the tasks, with their KL to the posterior given the contexts alone."""
 
     @abc.abstractmethod
@@ -127,6 +113,24 @@ class MetaLearner(nn.Module, abc.ABC):
     def config(self) -> dict[str, Any]:
         """Everything but the parameters, as plain values; `bnnp.models.saving.rebuild` makes a model of it again."""
         return {**self._config, "likelihood": self.likelihood.config()}
+
+
+class Scoring(Protocol):
+    """What estimates by samples ask of a model, or of one whose contexts come in chunks."""
+
+    def log_likelihood(self, latent: Any, batch: TaskBatch, /) -> Tensor: ...
+
+    def context_log_likelihood(self, inferred: Any, context: TaskBatch) -> Tensor: ...
+
+
+def estimate_by_samples(model: Scoring, batch: SplitBatch, inferred: Any, group_size: int | None) -> Sampled:
+    """What objectives are sums of, from samples of all that is inferred from the contexts."""
+    return Sampled(
+        inferred,
+        lambda: model.context_log_likelihood(inferred, batch.context),
+        lambda: model.log_likelihood(inferred.latent, batch.target),
+        group_size,
+    )
 
 
 def model_header(model: MetaLearner) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from bnnp._core.files import read_tensors, write_tensors
 from bnnp._core.shapes import Tensor
 from bnnp.models.base import MetaLearner
-from bnnp.models.saving import model_header, rebuild
+from bnnp.models.saving import model_header, rebuild, todays_header
 from bnnp.training.history import History
 
 FILE_NAME = "checkpoint.safetensors"
@@ -55,9 +55,10 @@ def restore(
     missing = [key for key in ("model", "step", "seconds", "settings", "history", "recent") if key not in header]
     if missing:
         raise ValueError(f"{path}: the header of this file is damaged ({missing[0]} is missing)")
-    different = [key for key in settings if header["settings"].get(key) != settings[key]]
+    written = {**header["settings"], "model": todays_header(header["settings"]["model"])}
+    different = [key for key in settings if written.get(key) != settings[key]]
     if different:
-        was = ", ".join(f"{key}={header['settings'].get(key)!r}" for key in different)
+        was = ", ".join(f"{key}={written.get(key)!r}" for key in different)
         now = ", ".join(f"{key}={settings[key]!r}" for key in different)
         raise ValueError(
             f"checkpoint: {path} is of a run with {was}, but got {now}; use the same arguments to go on with it, "

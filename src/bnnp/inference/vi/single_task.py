@@ -46,7 +46,8 @@ class SingleTaskBNNP(Variational):
     ) -> Float[Tensor, "sets samples"]:
         """With the last layer integrated, where the likelihood is Gaussian."""
         if model.can_integrate:
-            estimates = model.estimate(SplitBatch(target.data, target.data).without_targets(), samples, generator)
+            batch = SplitBatch(target.data, target.data).without_targets()
+            estimates = model.estimate(batch, samples, generator, integrate=True)
             bound = in_float64_where_needed(estimates, lambda found: found.context() - found.kl())
             return bound.expand(-1, samples).to(target.data.x)
         inferred = model.infer(target.data, samples, generator)
