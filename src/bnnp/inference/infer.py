@@ -85,12 +85,13 @@ class InferredPosterior(WeightSamples):
 
 
 class Options(TypedDict, total=False):
-    """What both forms of `infer` take; `infer` says what each option means."""
+    """What both forms of `infer` take; `infer` and `Effort` say what each option means."""
 
     method: str | Method
     num_samples: int
     steps: int | None
     learning_rate: tuple[float, float]
+    elbo_samples: int
     chains: int
     warmup: int
     thin: int
@@ -128,19 +129,14 @@ def infer(
     method: str | Method = "nuts",
     likelihood: Likelihood | None = None,
     num_samples: int = 1000,
-    steps: int | None = None,
-    learning_rate: tuple[float, float] = (5e-3, 1e-4),
-    chains: int = 4,
-    warmup: int = 500,
-    thin: int = 1,
-    climb: int = 0,
     whitened: bool = True,
     seed: Seed = 0,
     progress: bool = False,
+    **effort: Any,
 ) -> InferredPosterior:
     """The posterior over a network's weights for one data set, under any prior of the library, learned or not.
 
-    There are two forms: `infer(model, x, y)` takes prior, network and likelihood, with its learned noise, from a model;
+    `infer(model, x, y)` takes prior, network and likelihood, with its learned noise, from a model;
     `infer(prior, network, x, y, likelihood=...)` is given each of them.
 
     Args:
@@ -149,37 +145,18 @@ def infer(
         method: A name from `bnnp.inference.METHODS`, or a record of choices such as `bnnp.inference.HMC()`.
         likelihood: For the form with a prior. It is held fixed.
         num_samples: Weight samples.
-        steps: Of the optimiser, for the variational methods and those that climb to modes; for samplers, the steps
-            after warm-up.
-        learning_rate: Of the optimiser, first and last.
-        chains: Markov chains.
-        warmup: Steps of each chain that are thrown away.
-        thin: How many steps of a chain make one sample.
-        climb: Steps up the log posterior before a chain begins; 0 leaves it at a draw of the prior.
-        whitened: Whether samplers, and what climbs to modes, move in coordinates in which the prior is standard normal,
-            instead of the weights themselves.
+        whitened: Whether samplers, and what climbs to modes, move in coordinates in which the prior is standard normal.
         seed: Of all draws.
         progress: Show a progress bar.
-
-    Returns:
-        Weight samples with `predict`, `functions` and `diagnostics`.
-
-    Raises:
-        ValueError: If a prior comes without a likelihood or with a network of other weights, or a model has no prior
-            over weights.
+        **effort: The fields of `bnnp.inference.Effort`, as in `steps=1000`.
 
     Example:
         >>> import bnnp
-        >>> model = bnnp.BNNP(1, 1, (4,), likelihood=bnnp.Gaussian(0.1))
-        >>> post = bnnp.infer(model, [0.0, 1.0], [0.5, -0.5], method="laplace", steps=10, num_samples=5)
-        >>> post.predict([0.5]).mean.shape
-        (1, 1)
+        >>> post = bnnp.infer(bnnp.BNNP(1, 1, (4,)), [0.0, 1.0], [0.5, -0.5], method="laplace", steps=10)
     """
     *network, x, y = positional(subject, data, "x, y")
-    effort = Effort(steps, learning_rate, chains=chains, warmup=warmup, thin=thin, climb=climb)
-    (posterior,) = _infer_many(
-        Subject.of(subject, network, likelihood), [(x, y)], method, num_samples, effort, whitened, seed, progress
-    )
+    whose, work = Subject.of(subject, network, likelihood), Effort(**effort)
+    (posterior,) = _infer_many(whose, [(x, y)], method, num_samples, work, whitened, seed, progress)
     return posterior
 
 

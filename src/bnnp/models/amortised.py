@@ -44,28 +44,19 @@ class AmortisedModel(InferringModel):
         """The posterior over the weights for one data set, as weight samples. Without points it is the prior.
 
         Args:
-            x: Inputs (points, in). With `chunk_size`, arrays may be a `numpy.memmap`; or give, in place of `x` and
-                `y`, `bnnp.tasks.from_parquet(...)`, something that can be iterated over again and again and yields
-                pairs `(x, y)`, or a function that returns an iterator of such pairs.
+            x: Inputs (points, in). With `chunk_size` also a `numpy.memmap`, or, in place of `x` and `y`, pieces: what
+                `bnnp.tasks.from_parquet` gives, an iterable of pairs `(x, y)`, or a function that gives an iterator.
             y: Outputs (points, out).
-            num_samples: Weight samples. By default as many as predictions need: from 32 on, until one more would
-                hardly change them (`bnnp.models.enough`), and 1000 at most. Without a Gaussian likelihood, 1000.
+            num_samples: Weight samples. By default as many as predictions need (`bnnp.models.enough`), 32 to 1000;
+                without a Gaussian likelihood, 1000.
             seed: Of the draws.
-            chunk_size: Stream the context through every layer in chunks of so many points (paper, Algorithm 2):
-                memory depends on the chunk, the posterior and its samples do not.
+            chunk_size: Stream the context through every layer in chunks of so many points (paper, Algorithm 2).
+                Memory depends on the chunk; the posterior and its samples do not.
             progress: Show a progress bar, for contexts of millions of points.
-
-        Returns:
-            The posterior: `predict`, `functions`, `update`, `save`.
-
-        Raises:
-            ValueError: If the points do not fit the model, or cannot be given in chunks.
 
         Example:
             >>> import bnnp
             >>> post = bnnp.BNNP(1, 1, (4,)).condition([0.0, 1.0], [0.5, -0.5], num_samples=8, seed=0)
-            >>> post.num_samples
-            8
         """
         number = as_integer(seed)
         if num_samples is not None:

@@ -158,18 +158,26 @@ def _branch(
         if leaf % 2 == 0:  # a subtree may begin here
             beginnings[(leaf // 2).bit_count()] = Beginning(last, here, total)
         total = total + here.momentum
-        size = 2
-        while (leaf + 1) % size == 0:  # one ends here
-            start = beginnings[((leaf + 1 - size) // 2).bit_count()]
-            turned = turned | _turns(start.leaf, here, total - start.before)
-            if size > 2:
-                seam = beginnings[((leaf + 1 - size // 2) // 2).bit_count()]
-                turned = turned | _turns(start.leaf, seam.leaf, seam.before + seam.leaf.momentum - start.before)
-                turned = turned | _turns(seam.last, here, total - seam.before + seam.last.momentum)
-            size *= 2
+        turned = turned | _turned_within(beginnings, leaf, here, total)
         if bool(turned.all()):
             break
     return Branch(first, here, proposal, log_weight, total, turned, accepted, steps)
+
+
+def _turned_within(
+    beginnings: dict[int, Beginning], leaf: int, here: Chain, total: Float[Tensor, "sets chains size"]
+) -> Bool[Tensor, "sets chains"]:
+    """Whether any of the subtrees that end at a leaf has turned; `total` is the sum of momenta up to it."""
+    turned, size = torch.zeros_like(here.value, dtype=torch.bool), 2
+    while (leaf + 1) % size == 0:
+        start = beginnings[((leaf + 1 - size) // 2).bit_count()]
+        turned = turned | _turns(start.leaf, here, total - start.before)
+        if size > 2:
+            seam = beginnings[((leaf + 1 - size // 2) // 2).bit_count()]
+            turned = turned | _turns(start.leaf, seam.leaf, seam.before + seam.leaf.momentum - start.before)
+            turned = turned | _turns(seam.last, here, total - seam.before + seam.last.momentum)
+        size *= 2
+    return turned
 
 
 def _turns(one: Chain, other: Chain, momenta: Float[Tensor, "sets chains size"]) -> Bool[Tensor, "sets chains"]:
