@@ -16,7 +16,7 @@ from bnnp.tasks.split import context_size, random_split
 MODELS = {
     "BNNP": lambda: bnnp.BNNP(1, 1, (32, 32), "silu", likelihood=bnnp.Gaussian(0.05)),
     "AttBNNP": lambda: bnnp.AttBNNP(1, 1, (32, 32), "silu", likelihood=bnnp.Gaussian(0.05)),
-    "BNAM": lambda: bnnp.BNAM(1, 1, 32, 1, 4, activation="silu", likelihood=bnnp.Gaussian(0.05)),
+    "BNAM": lambda: bnnp.BNAM(1, 1, bnnp.Transformer(32), activation="silu", likelihood=bnnp.Gaussian(0.05)),
 }
 SOURCE = bnnp.tasks.gp(low=-2, high=2)
 

@@ -25,7 +25,7 @@ def infer(model: bnnp.BNNP, x: Tensor, y: Tensor, num_samples: int) -> tuple[lis
     weights, kl = [], torch.zeros(())
     for layer in range(model.network.num_layers):
         phi = features_of_layer(model.network.program(x.expand(num_samples, -1, -1)), weights)  # (samples, n, d)
-        seen = model._observations(layer, TaskBatch(x[None], y[None], mask), h[None])
+        seen = model.pseudo_observations(layer, TaskBatch(x[None], y[None], mask), h[None])
         pseudo, precision = seen.y[0], seen.inverse_noise[0].square()  # (1, units, n)
         unit_prior = model.prior.layer(layer, [])
         factor = torch.diag_embed(unit_prior.factor) if unit_prior.is_diagonal else unit_prior.factor

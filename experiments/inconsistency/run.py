@@ -32,7 +32,7 @@ def learn(name: str, width: int, steps: int, samples: int, reach: float, tests: 
     """Train; then ask the same posteriors at a grid, and at the same grid with one more input."""
     likelihood = bnnp.Gaussian(0.05)
     if name == "BNAM":
-        model = bnnp.BNAM(1, 1, width, 1, 4, activation="silu", likelihood=likelihood, seed=0)
+        model = bnnp.BNAM(1, 1, bnnp.Transformer(width), activation="silu", likelihood=likelihood, seed=0)
     else:
         model = bnnp.BNNP(1, 1, (width, width), "silu", likelihood=likelihood, seed=0)
     train(

@@ -18,7 +18,7 @@ HIDDEN, INFERENCE_HIDDEN = (20, 20), (50, 50)
 SEEDS = (21, 42, 69, 420)
 RATES = {"fcvi": (5e-4, 5e-5), "givi": (1e-2, 5e-4)}
 METHODS = {
-    "bnnp": SingleTaskBNNP(INFERENCE_HIDDEN),
+    "bnnp": SingleTaskBNNP(bnnp.Pointwise(INFERENCE_HIDDEN)),
     "givi": GIVI(num_inducing=10),
     "ucvi": "ucvi",
     "lcvi": "lcvi",
@@ -57,7 +57,9 @@ def runs(scale: str) -> dict[str, Run]:
 def model_of(noise: float, seed: int = 0) -> bnnp.BNNP:
     """The network under its standard prior, which stays fixed."""
     likelihood = bnnp.Gaussian(noise, learnable=False)
-    model = bnnp.BNNP(1, 1, HIDDEN, "relu", "factorised", likelihood, inference_hidden=INFERENCE_HIDDEN, seed=seed)
+    model = bnnp.BNNP(
+        1, 1, HIDDEN, "relu", "factorised", likelihood, inference=bnnp.Pointwise(INFERENCE_HIDDEN), seed=seed
+    )
     model.set_prior_learnability(0)
     return model
 
@@ -67,11 +69,9 @@ def bounds(method: str, noise: float, steps: int) -> list[dict]:
     model, task = model_of(noise), bnnp.tasks.posterior_quality_test()
     effort = Effort(steps=steps, learning_rate=RATES.get(method, (5e-3, 5e-5)), elbo_samples=8)
     posts = infer_many(
-        model.prior,
-        model.network,
+        model,
         [task] * len(SEEDS),
         method=METHODS[method],
-        likelihood=model.likelihood,
         num_samples=1,
         effort=effort,
         seed=SEEDS[0],

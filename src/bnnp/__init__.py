@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp.evaluation import Scores as Scores
     from bnnp.evaluation import evaluate as evaluate
     from bnnp.inference import infer as infer
+    from bnnp.inference_nets.choices import Attentive as Attentive
+    from bnnp.inference_nets.choices import Pointwise as Pointwise
     from bnnp.likelihoods.bernoulli import Bernoulli as Bernoulli
     from bnnp.likelihoods.categorical import Categorical as Categorical
     from bnnp.likelihoods.gaussian import Gaussian as Gaussian
@@ -29,6 +31,7 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp.models import BNAM as BNAM
     from bnnp.models import BNNP as BNNP
     from bnnp.models import AttBNNP as AttBNNP
+    from bnnp.models import Transformer as Transformer
     from bnnp.models import WeightPosterior as WeightPosterior
     from bnnp.models import load as load
     from bnnp.models import load_posterior as load_posterior
@@ -67,6 +70,9 @@ _PLACES = {
     "BNNP": "bnnp.models",
     "AttBNNP": "bnnp.models",
     "BNAM": "bnnp.models",
+    "Pointwise": "bnnp.inference_nets.choices",
+    "Attentive": "bnnp.inference_nets.choices",
+    "Transformer": "bnnp.models",
     "WeightPosterior": "bnnp.models",
     "load": "bnnp.models",
     "load_posterior": "bnnp.models",

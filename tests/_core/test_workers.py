@@ -12,7 +12,7 @@ import torch
 
 import bnnp
 from bnnp._core.threads import in_parallel
-from bnnp.models import amortised as bnnp_model
+from bnnp.models import draws
 from bnnp.numerics import chunks
 from bnnp.objectives import PPAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
@@ -210,14 +210,14 @@ def test_gradients_do_not_depend_on_the_number_of_threads(threads, shares, prior
 
 
 def test_weight_samples_do_not_depend_on_the_number_of_threads(monkeypatch, threads, shares):
-    monkeypatch.setattr(bnnp_model, "SAMPLES_AT_ONCE", 2**16)
+    monkeypatch.setattr(draws, "SAMPLES_AT_ONCE", 2**16)
     model = bnnp.BNNP(1, 1, (20, 20), likelihood=bnnp.Gaussian(0.05))
     x = torch.linspace(-2, 2, 12)
     posteriors = []
     for number in (1, 2):
         threads(number)
         posteriors.append(model.condition(x, torch.sin(3 * x), num_samples=30))
-    assert len(bnnp_model.sample_chunks(range(30), model._numbers_per_sample(12))) > 2
+    assert len(draws.sample_chunks(range(30), model._numbers_per_sample(12))) > 2
     assert max(shares) > 1
     one, two = (posterior.weights for posterior in posteriors)
     torch.testing.assert_close(two, one, rtol=1e-5, atol=1e-5)

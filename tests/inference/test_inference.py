@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -342,19 +343,84 @@ def test_inference_changes_neither_the_prior_nor_the_likelihood():
 def test_bad_input_to_infer_is_refused():
     model, (x, y) = deep(), data()
     with pytest.raises(ValueError, match="method: got 'gibbs', expected one of mfvi"):
-        bnnp.infer(model.prior, model.network, x, y, method="gibbs")
+        bnnp.infer(model, x, y, method="gibbs")
     with pytest.raises(ValueError, match="num_samples: got 0"):
-        bnnp.infer(model.prior, model.network, x, y, num_samples=0)
+        bnnp.infer(model, x, y, num_samples=0)
     with pytest.raises(ValueError, match="got 9 and 8 points"):
-        bnnp.infer(model.prior, model.network, x, y[:8])
+        bnnp.infer(model, x, y[:8])
     with pytest.raises(ValueError, match="x: got nan"):
-        bnnp.infer(model.prior, model.network, x * math.nan, y)
+        bnnp.infer(model, x * math.nan, y)
     with pytest.raises(ValueError, match="data_sets: got none"):
-        infer_many(model.prior, model.network, [])
+        infer_many(model, [])
     layerwise = deep("layerwise")
     with pytest.raises(ValueError, match="givi needs a prior that keeps the units"):
-        bnnp.infer(layerwise.prior, layerwise.network, x, y, method=GIVI(3))
+        bnnp.infer(layerwise, x, y, method=GIVI(3))
     assert isinstance(METHODS["mfvi"], GaussianVI)
+
+
+def infer_both(subject: Any, *data: Any, **options: Any) -> list:
+    """By both doors: one data set, and many at once."""
+    *network, x, y = data
+    options = {"method": "mfvi", "num_samples": 4, **options}
+    one: Any = bnnp.infer
+    many: Any = infer_many
+    post = one(subject, *network, x, y, steps=3, **options)
+    return [post, *many(subject, *network, [(x, y)], effort=Effort(steps=3), **options)]
+
+
+def test_a_model_brings_its_prior_its_network_and_the_noise_it_has_learned():
+    model, (x, y) = deep(), data()
+    assert isinstance(model.likelihood, bnnp.Gaussian)
+    with torch.no_grad():
+        model.likelihood.raw.add_(0.5)
+    model.columns.y_scale.fill_(2.0)
+    found = infer_both(model, x, y)
+    expected = infer_both(model.prior, model.network, x, y, likelihood=model.likelihood)
+    other = infer_both(model.prior, model.network, x, y, likelihood=bnnp.Gaussian(NOISE))
+    for one, same, different in zip(found, expected, other, strict=True):
+        assert one.likelihood.noise.tolist() == model.likelihood.noise.tolist()
+        assert one.columns is model.columns
+        assert all(torch.equal(a, b) for a, b in zip(one.weights, same.weights, strict=True))
+        assert not torch.equal(one.weights[0], different.weights[0])
+
+
+def test_a_prior_without_a_likelihood_is_refused():
+    model, (x, y) = deep(), data()
+    cure = r"likelihood: got nothing beside a prior, expected .*bnnp.Gaussian\(0.1\); .* bnnp.infer\(model, x, y\)"
+    with pytest.raises(ValueError, match=cure):
+        bnnp.infer(model.prior, model.network, x, y)  # pyright: ignore
+    with pytest.raises(ValueError, match=cure):
+        infer_many(model.prior, model.network, [(x, y)])  # pyright: ignore
+    with pytest.raises(ValueError, match="likelihood: got Gaussian beside a model, which has its own; leave it out"):
+        bnnp.infer(model, x, y, likelihood=bnnp.Gaussian(0.1))  # pyright: ignore
+
+
+def test_a_network_that_does_not_match_the_prior_is_refused():
+    model, (x, y) = deep(), data()
+    other = bnnp.Network((3, 5, 2), "tanh")
+    with pytest.raises(ValueError, match=r"prior: got one over weights of shapes .*\(4, 4\).* network with .*\(4, 5\)"):
+        infer_both(model.prior, other, x, y, likelihood=model.likelihood)
+    same_shapes = bnnp.Network((3, 4, 2), "relu")
+    for method in ("mfvi", "bnnp"):
+        infer_both(model.prior, same_shapes, x, y, likelihood=model.likelihood, method=method)
+
+
+def test_what_has_no_prior_over_weights_is_refused():
+    x, y = data()
+    with pytest.raises(ValueError, match=r"model: got a CNP, which has no prior .*; predict with its own `condition"):
+        bnnp.infer(bnnp.neural_processes.CNP(3, 2), x, y)  # pyright: ignore
+    with pytest.raises(ValueError, match="model: got int, expected a model such as"):
+        infer_many(3, [(x, y)])  # pyright: ignore
+
+
+def test_a_wrong_number_of_arguments_is_refused():
+    model, (x, y) = deep(), data()
+    with pytest.raises(ValueError, match=r"got 4 positional arguments, expected 3: \(model, x, y\)"):
+        bnnp.infer(model, model.network, x, y)  # pyright: ignore
+    with pytest.raises(ValueError, match=r"got 3 .*, expected 4: \(prior, network, x, y, likelihood=...\)"):
+        bnnp.infer(model.prior, x, y, likelihood=model.likelihood)  # pyright: ignore
+    with pytest.raises(ValueError, match=r"got 2 .*, expected 3: \(prior, network, data_sets, likelihood=...\)"):
+        infer_many(model.prior, [(x, y)], likelihood=model.likelihood)  # pyright: ignore
 
 
 def test_fine_tuning_starts_at_the_trained_model():

@@ -42,14 +42,15 @@ def task(points: int, seed: int = 0) -> Task:
 
 def attentive(**options) -> Any:
     """An AttBNNP with two hidden layers and inference networks of two blocks."""
-    choices = {"hidden": (4, 2), "inference_hidden": (8, 8), "likelihood": bnnp.Gaussian(NOISE), **options}
+    choices = {"hidden": (4, 2), "inference": bnnp.Attentive((8, 8)), "likelihood": bnnp.Gaussian(NOISE), **options}
     return with_random_prior(bnnp.AttBNNP(IN, OUT, activation="tanh", dtype=FLOAT64, seed=0, **choices))
 
 
-def machine(**options) -> Any:
+def machine(width: int = 4, blocks: int = 2, **options) -> Any:
     """A BNAM of two blocks with two heads each, and with layer norms that do something."""
-    choices = {"width": 4, "blocks": 2, "heads": 2, "mlp": 3, "likelihood": bnnp.Gaussian(NOISE), **options}
-    model: Any = bnnp.BNAM(IN, OUT, activation="tanh", inference_hidden=(5,), dtype=FLOAT64, seed=0, **choices)
+    choices = {"likelihood": bnnp.Gaussian(NOISE), "inference": bnnp.Pointwise(hidden=(5,)), **options}
+    size = bnnp.Transformer(width, blocks, heads=2, mlp=3)
+    model: Any = bnnp.BNAM(IN, OUT, size, activation="tanh", dtype=FLOAT64, seed=0, **choices)
     randomise_norms(model.network)
     return with_random_prior(model)
 
@@ -64,7 +65,7 @@ def randomise_norms(network: AttentionNetwork) -> AttentionNetwork:
 
 ATTENTIVE = {
     "attentive": attentive,
-    "attentive-sees_hidden": lambda: attentive(inference_sees_hidden=True, prior="layerwise"),
+    "attentive-sees_hidden": lambda: attentive(inference=bnnp.Attentive((8, 8), sees_hidden=True), prior="layerwise"),
 }
 MACHINES = {
     "unitwise": machine,
@@ -130,7 +131,7 @@ def machine_moments(model, weights, of: Task):
         else:
             encoder = [reference.array(v) for v in model.layers[layer].encoder.weights]
             predicted = reference.network(encoder, inputs, config["activation"])
-            noise = config["min_pseudo_noise"] + np.exp(predicted[:, -out:])
+            noise = config["inference"]["min_pseudo_noise"] + np.exp(predicted[:, -out:])
             y = of.y.numpy() if last and config["last_layer"] == "predicted" else predicted[:, :out]
         moments.append((reference.vec(w), prior, reference.layer_posterior(*prior, phi, y, noise)))
         start += w.size
@@ -299,8 +300,8 @@ def test_pseudo_observations_of_an_attbnnp_depend_on_the_other_points_and_those_
     context = batch_of(task(4))
     moved = TaskBatch(context.x.clone(), context.y, context.mask)
     moved.x[0, 3] += 1
-    inference = {"hidden": (4, 2), "inference_hidden": (8, 8), "dtype": FLOAT64}
-    for model, depends in ((attentive(), True), (bnnp.BNNP(IN, OUT, **inference), False)):
+    pointwise = bnnp.BNNP(IN, OUT, hidden=(4, 2), inference=bnnp.Pointwise((8, 8)), dtype=FLOAT64)
+    for model, depends in ((attentive(), True), (pointwise, False)):
         for layer in range(model.network.num_layers):
             one, other = (
                 model.layers[layer](torch.cat([batch.x, batch.y], -1).unsqueeze(1), batch.y, batch.mask)
@@ -330,30 +331,31 @@ def test_no_two_blocks_or_layers_start_alike():
 
 
 def test_an_attbnnp_is_a_bnnp_with_other_inference_networks():
-    model = bnnp.AttBNNP(1, 1, (8,), "tanh", "factorised", inference_hidden=(4,))
+    model = bnnp.AttBNNP(1, 1, (8,), "tanh", "factorised", inference=bnnp.Attentive(hidden=(4,)))
     assert isinstance(model, bnnp.BNNP)
-    assert not model.pointwise
+    assert isinstance(model, bnnp.AttBNNP)
+    assert not model.inference.pointwise
     assert model.consistent
     config = model.config()
-    assert (config["inference"], config["activation"], config["prior"]) == ("attentive", "tanh", "factorised")
-    assert config["inference_hidden"] == [4]
+    assert (config["inference"]["name"], config["activation"], config["prior"]) == ("attentive", "tanh", "factorised")
+    assert config["inference"]["hidden"] == [4]
     with pytest.raises(ValueError, match="inference: got 'deep', expected pointwise or attentive"):
         bnnp.BNNP(1, 1, inference="deep")
 
 
 @pytest.mark.parametrize("hidden", [(), (6,), (8, 4)])
 def test_widths_that_the_heads_do_not_divide_are_refused(hidden):
-    with pytest.raises(ValueError, match=r"inference_hidden: got .*, expected equal sizes that 4 heads of attention"):
-        bnnp.AttBNNP(1, 1, hidden=(4,), inference_hidden=hidden)
-    with pytest.raises(ValueError, match="inference_hidden: got "):
+    with pytest.raises(ValueError, match=r"inference: got hidden .*, expected equal sizes that 4 heads of attention"):
+        bnnp.AttBNNP(1, 1, hidden=(4,), inference=bnnp.Attentive(hidden))
+    with pytest.raises(ValueError, match="inference: got hidden "):
         SetEncoder(1, 1, hidden, 4, torch.Generator())
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element")
 @pytest.mark.parametrize("hidden", [(0,), (-4,)])
 def test_widths_that_are_not_positive_are_refused(hidden):
-    with pytest.raises(ValueError, match="inference_hidden: got "):
-        bnnp.AttBNNP(1, 1, hidden=(4,), inference_hidden=hidden)
+    with pytest.raises(ValueError, match="inference: got hidden "):
+        bnnp.AttBNNP(1, 1, hidden=(4,), inference=bnnp.Attentive(hidden))
 
 
 # --- laws of both models ---------------------------------------------------------------------------------------------
@@ -452,7 +454,7 @@ def test_one_more_input_changes_all_predictions_of_a_bnam_and_none_of_the_others
     for model in (
         bnnp.BNNP(1, 1, (8, 8), **choices),
         bnnp.AttBNNP(1, 1, (8, 8), **choices),
-        bnnp.BNAM(1, 1, width=8, **choices),
+        bnnp.BNAM(1, 1, bnnp.Transformer(8), **choices),
     ):
         post = model.condition(x[::4], y, num_samples=6)
         changes = np.abs(post.predict(farther).samples[:, :-1] - post.predict(x).samples)
@@ -483,7 +485,7 @@ def test_models_come_back_from_disk_with_the_same_predictions(build, tmp_path):
     again = bnnp.load(model.save(tmp_path / "m.bnnp"))
     assert type(again) is type(model)
     assert again.config() == model.config()
-    assert (again.pointwise, again.consistent) == (model.pointwise, model.consistent)
+    assert (again.inference, again.consistent) == (model.inference, model.consistent)
     assert same(state(again), state(model))
     one, other = (m.condition(seen.x, seen.y, num_samples=3).predict(task(4, 9).x) for m in (model, again))
     np.testing.assert_array_equal(one.samples, other.samples)
@@ -524,7 +526,7 @@ def small_attentive() -> Any:
 
 
 def small_machine() -> Any:
-    return bnnp.BNAM(1, 1, width=4, heads=2, seed=0)
+    return bnnp.BNAM(1, 1, bnnp.Transformer(4, heads=2), seed=0)
 
 
 every_small = pytest.mark.parametrize("build", [small_attentive, small_machine])
@@ -560,7 +562,7 @@ def test_a_trained_model_can_be_scored(build):
 def test_classes_end_to_end(model):
     x = np.linspace(-1, 1, 12)[:, None]
     tasks = bnnp.tasks.from_arrays([(x, (x > bound).astype(float)) for bound in (-0.5, 0.0, 0.5)], standardise=False)
-    sizes = {"hidden": (4,)} if model is bnnp.AttBNNP else {"width": 4, "heads": 2}
+    sizes: dict[str, Any] = {"hidden": (4,)} if model is bnnp.AttBNNP else {"transformer": bnnp.Transformer(4, heads=2)}
     trained = fit(model(1, 1, likelihood=bnnp.Bernoulli(), **sizes), tasks=tasks, steps=4).model
     predicted = trained.condition(x, x > 0.2, num_samples=20).predict(x)
     assert predicted.mean.shape == (12, 1)
@@ -633,22 +635,22 @@ def test_parts_of_the_samples_see_all_inputs(monkeypatch):
     """Memory is bounded by fewer samples at once, never by fewer points."""
     model, x = machine(), task(6, seed=9).x
     whole = model.condition(task(5).x, task(5).y, num_samples=5).predict(x).samples
-    monkeypatch.setattr("bnnp.models.amortised.SAMPLES_AT_ONCE", 1)
+    monkeypatch.setattr("bnnp.models.draws.SAMPLES_AT_ONCE", 1)
     monkeypatch.setattr("bnnp.prediction.weights.NUMBERS_AT_ONCE", 1)
     parts = model.condition(task(5).x, task(5).y, num_samples=5).predict(x).samples
     np.testing.assert_allclose(parts, whole, rtol=1e-9)
 
 
 def test_conditioning_a_machine_on_many_points_keeps_memory_bounded(monkeypatch):
-    monkeypatch.setattr("bnnp.models.amortised.SAMPLES_AT_ONCE", 2**18)
-    model, seen = bnnp.BNAM(1, 1, width=4, heads=4), torch.linspace(-1, 1, 200)[:, None]
+    monkeypatch.setattr("bnnp.models.draws.SAMPLES_AT_ONCE", 2**18)
+    model, seen = bnnp.BNAM(1, 1, bnnp.Transformer(4)), torch.linspace(-1, 1, 200)[:, None]
     peak = peak_bytes(lambda: model.condition(seen, seen, num_samples=16))
     assert peak < 8 * 4 * 2**18  # a few arrays of the largest size, in float32
 
 
 def test_a_machine_has_the_layers_that_it_says():
     """App. E.1: an input layer; queries, keys, values, outputs and a perceptron of two layers a block; a head."""
-    model = bnnp.BNAM(3, 2, width=8, blocks=2, heads=4, mlp=5)
+    model = bnnp.BNAM(3, 2, bnnp.Transformer(width=8, blocks=2, heads=4, mlp=5))
     block = [(9, 8)] * 4 + [(9, 5), (6, 8)]
     assert model.network.weight_shapes == [(4, 8), *block, *block, (9, 2)]
     assert model.network.num_layers == len(model.layers) == 14
@@ -656,19 +658,22 @@ def test_a_machine_has_the_layers_that_it_says():
     norms = [name for name, _ in model.named_parameters() if "norm" in name]
     assert len(norms) == 8  # a gain and a shift for each of two layer norms a block; learned, so in no prior
     assert len({id(p) for p in model.parameters()}) == len(list(model.parameters()))
-    assert bnnp.BNAM(1, 1, width=8).config()["mlp"] == 8
+    assert bnnp.BNAM(1, 1, bnnp.Transformer(width=8)).config()["transformer"]["mlp"] == 8
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"width": 6, "heads": 4}, "width and heads: got 6 and 4, expected a width that the heads divide"),
-        ({"width": 0}, "width and heads: got 0 and 4"),
-        ({"heads": 0}, "width and heads: got 32 and 0"),
-        ({"blocks": 0}, "blocks, mlp: got 1, 1, 0, 32, expected positive numbers"),
-        ({"mlp": -1}, "blocks, mlp: got 1, 1, 1, -1"),
+        (
+            {"transformer": bnnp.Transformer(width=6)},
+            "width and heads: got 6 and 4, expected a width that the heads divide",
+        ),
+        ({"transformer": bnnp.Transformer(width=0)}, "width and heads: got 0 and 4"),
+        ({"transformer": bnnp.Transformer(heads=0)}, "width and heads: got 32 and 0"),
+        ({"transformer": bnnp.Transformer(blocks=0)}, "blocks, mlp: got 1, 1, 0, 32, expected positive numbers"),
+        ({"transformer": bnnp.Transformer(mlp=-1)}, "blocks, mlp: got 1, 1, 1, -1"),
         ({"activation": "sine"}, "activation: got 'sine'"),
-        ({"inference_hidden": (0,)}, "sizes"),
+        ({"inference": bnnp.Pointwise(hidden=(0,))}, "sizes"),
         ({"out_size": 0}, "in_size, out_size, blocks, mlp: got 1, 0"),
         ({"prior": "flat"}, "prior"),
         ({"last_layer": "likelihood", "likelihood": bnnp.Bernoulli()}, "last_layer"),
@@ -679,7 +684,7 @@ def test_impossible_machines_are_refused(arguments, message):
         bnnp.BNAM(**{"in_size": 1, "out_size": 1, **arguments})
 
 
-@pytest.mark.parametrize("arguments", [{"mlp": 0}, {"in_size": 0}], ids=str)
+@pytest.mark.parametrize("arguments", [{"transformer": bnnp.Transformer(mlp=0)}, {"in_size": 0}], ids=str)
 def test_machines_without_units_are_refused(arguments):
     with pytest.raises(ValueError, match="got"):
         bnnp.BNAM(**{"in_size": 1, "out_size": 1, **arguments})

@@ -40,7 +40,12 @@ def context(member: Member = MEMBERS[0]) -> TaskBatch:
 
 def linear(prior: str = "unitwise", **options) -> bnnp.BNNP:
     """A model without hidden layers, whose inference network predicts observations and noise."""
-    choices = {"last_layer": "pseudo", "likelihood": bnnp.Gaussian([0.2, 0.4]), "inference_hidden": (5,), **options}
+    choices = {
+        "last_layer": "pseudo",
+        "likelihood": bnnp.Gaussian([0.2, 0.4]),
+        "inference": bnnp.Pointwise(hidden=(5,)),
+        **options,
+    }
     return with_random_prior(bnnp.BNNP(IN, OUT, hidden=(), prior=prior, dtype=FLOAT64, seed=0, **choices))
 
 
@@ -105,7 +110,11 @@ def test_samples_and_kl_are_those_of_the_whole_context(monkeypatch, member, chos
 
 
 def test_layers_too_wide_for_the_compiled_loops_are_the_same(monkeypatch):
-    choices: dict[str, Any] = {"hidden": (130,), "inference_hidden": (5,), "likelihood": bnnp.Gaussian(0.3)}
+    choices: dict[str, Any] = {
+        "hidden": (130,),
+        "inference": bnnp.Pointwise(hidden=(5,)),
+        "likelihood": bnnp.Gaussian(0.3),
+    }
     of = with_random_prior(bnnp.BNNP(IN, OUT, prior="factorised", dtype=FLOAT64, **choices))
     noise = draws(of, 3, POINTS, SAMPLES)
     whole, chunks = infer(of, context(), noise), infer_with(monkeypatch, of, context(), 1, noise)
@@ -217,7 +226,7 @@ def test_float32_gives_the_same_to_its_digits(monkeypatch):
 def test_the_first_layers_kl_has_derivatives_that_add_up_over_the_chunks(monkeypatch, prior, hidden, last_layer):
     """By the inference network: the KL is a function of a sum over chunks, of which one has derivatives. On average
     over the choice, the gradient is therefore that of the whole context over the number of chunks."""
-    choices: dict[str, Any] = {"hidden": hidden, "last_layer": last_layer, "inference_hidden": (5,)}
+    choices: dict[str, Any] = {"hidden": hidden, "last_layer": last_layer, "inference": bnnp.Pointwise(hidden=(5,))}
     of = with_random_prior(bnnp.BNNP(IN, OUT, prior=prior, dtype=FLOAT64, **choices))
     batch, noise = context(), without_noise(of, 3)
     parameters = list(of.layers[0].parameters())
@@ -304,7 +313,9 @@ def test_every_objective_has_a_gradient_for_padded_contexts_in_chunks(objective)
 )
 def test_memory_depends_on_the_chunk_and_not_on_the_context(objective, few, many):
     """In float64: an update that float32 does not bear, as with many points, takes twice the memory."""
-    of = bnnp.BNNP(1, 1, hidden=(24,), inference_hidden=(12,), likelihood=bnnp.Gaussian(0.1), dtype=FLOAT64)
+    of = bnnp.BNNP(
+        1, 1, hidden=(24,), inference=bnnp.Pointwise(hidden=(12,)), likelihood=bnnp.Gaussian(0.1), dtype=FLOAT64
+    )
     parameters = [parameter for parameter in of.parameters() if parameter.requires_grad]
 
     def peak(learner: bnnp.BNNP | InChunks, points: int) -> int:

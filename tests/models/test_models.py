@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bnnp import BNNP, Bernoulli, Categorical, FactorisationError, Gaussian
+from bnnp import BNNP, Bernoulli, Categorical, FactorisationError, Gaussian, Pointwise
 from bnnp.inference_nets.pointwise import PointEncoder
 from bnnp.inference_nets.pseudo import AmortisedLinear
 from bnnp.models import InferredWeights
@@ -133,10 +133,10 @@ def test_contexts_and_targets_together_are_as_one_after_the_other(member):
 @every_model
 def test_inference_networks_side_by_side_are_as_one_after_the_other(member):
     model, context = member.build(), batch_of(member.task(6, seed=0), member.task(2, seed=1))
-    at_once = model._observations_at_once(context)
+    at_once = model.pseudo_observations_at_once(context)
     assert sorted(at_once) == ([] if member.sees_hidden else list(range(len(model.layers))))
     for layer, found in at_once.items():
-        expected = model._observations(layer, context, context.x.unsqueeze(1))
+        expected = model.pseudo_observations(layer, context, context.x.unsqueeze(1))
         torch.testing.assert_close(found.y, expected.y, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(found.inverse_noise, expected.inverse_noise, rtol=1e-12, atol=1e-12)
 
@@ -351,7 +351,9 @@ def test_linear_model_predicts_as_a_gaussian_process_with_its_kernel(prior):
 def test_float32_training_with_a_large_context_and_high_learning_rate_stays_finite(prior):
     points = 500
     hidden = (16, 16) if prior in ("factorised", "unitwise") else (4, 4)
-    model = BNNP(1, 1, hidden=hidden, prior=prior, likelihood=Gaussian(0.05), min_pseudo_noise=1e-3, seed=0)
+    model = BNNP(
+        1, 1, hidden=hidden, prior=prior, likelihood=Gaussian(0.05), inference=Pointwise(min_pseudo_noise=1e-3), seed=0
+    )
     with torch.no_grad():
         for layer in linear_layers(model):
             layer.encoder.set_output_bias(slice(-layer.units, None), -20.0)  # all noise at its bound
@@ -390,7 +392,7 @@ def test_samples_follow_the_seed():
 def test_samples_drawn_in_chunks_are_samples_of_the_same_posterior(monkeypatch):
     member = MEMBERS[0]
     model, task = member.build(), member.task(4)
-    monkeypatch.setattr("bnnp.models.amortised.SAMPLES_AT_ONCE", 1)
+    monkeypatch.setattr("bnnp.models.draws.SAMPLES_AT_ONCE", 1)
     post = model.condition(task.x, task.y, num_samples=5, seed=0)
     assert {len(values) for values in [*post.weights, *post.layer_kl, post.log_prob()]} == {5}
     assert len(torch.unique(post.weights[0][:, 0, 0])) == 5
@@ -411,7 +413,6 @@ def test_the_inference_network_sees_what_it_should():
         ({"last_layer": "likelihood", "likelihood": Bernoulli()}, "last_layer"),
         ({"last_layer": "predicted", "likelihood": Categorical(2)}, "last_layer"),
         ({"last_layer": "first"}, "last_layer"),
-        ({"min_pseudo_noise": 0.0}, "min_pseudo_noise"),
         ({"prior": "flat"}, "prior"),
         ({"activation": "sine"}, "activation"),
         ({"likelihood": Gaussian([0.1, 0.2, 0.3])}, "noise"),

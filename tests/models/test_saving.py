@@ -71,8 +71,8 @@ def test_every_likelihood_comes_back_to_the_last_bit(likelihood, out_size, y, tm
     [
         {"last_layer": "likelihood"},
         {"last_layer": "pseudo", "activation": "tanh"},
-        {"inference_sees_hidden": True, "inference_hidden": (5,)},
-        {"min_pseudo_noise": 0.02},
+        {"inference": bnnp.Pointwise(hidden=(5,), sees_hidden=True)},
+        {"inference": bnnp.Pointwise(min_pseudo_noise=0.02)},
         {"hidden": ()},
     ],
 )

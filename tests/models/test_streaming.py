@@ -72,7 +72,7 @@ def test_inference_networks_that_see_hidden_units_see_them_in_chunks():
 def test_samples_in_parts_are_the_same_samples(monkeypatch):
     model, (x, y) = MEMBERS[0].build(), data(9)
     whole = model.condition(x, y, num_samples=37, chunk_size=4)
-    monkeypatch.setattr("bnnp.models.amortised.SAMPLES_AT_ONCE", 2**10)
+    monkeypatch.setattr("bnnp.models.draws.SAMPLES_AT_ONCE", 2**10)
     assert_same(model.condition(x, y, num_samples=37, chunk_size=4), whole, 1e-10)
     assert_same(model.condition(x, y, num_samples=37), whole, 1e-10)
 

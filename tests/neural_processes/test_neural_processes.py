@@ -13,8 +13,7 @@ from bnnp import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
 from bnnp._core.files import read_tensors, write_tensors
 from bnnp._core.random import child
 from bnnp.neural_processes import ANP, ARTNP, BNP, CNP, NP, TNP
-from bnnp.neural_processes.aggregate import DiagonalGaussian, mean_of_points
-from bnnp.neural_processes.bayesian import gaussian_product
+from bnnp.neural_processes.aggregate import DiagonalGaussian, gaussian_product, mean_of_points
 from bnnp.neural_processes.latent_base import Latent, LatentProcess
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bnnp import BNAM, BNNP, AttBNNP, Gaussian
+from bnnp import BNAM, BNNP, AttBNNP, Attentive, Gaussian, Transformer
 from bnnp.models.chunked import InChunks
 from bnnp.numerics.gaussian import Observations, UnitPrior, natural_parameters
 from bnnp.numerics.last_layer import (
@@ -416,11 +416,11 @@ def test_sampling_the_last_layer_too_gives_the_same_within_its_error(objective, 
     model = {
         "unitwise": lambda: model_of("unitwise"),
         "networkwise": lambda: model_of("networkwise"),
-        "sees_hidden": lambda: model_of("unitwise", inference_sees_hidden=True),
+        "sees_hidden": lambda: model_of("unitwise", sees_hidden=True),
         "attentive": lambda: AttBNNP(
-            2, OUT, (4, 3), "tanh", inference_hidden=(8,), likelihood=Gaussian([0.6, 0.9]), dtype=FLOAT64
+            2, OUT, (4, 3), "tanh", inference=Attentive(hidden=(8,)), likelihood=Gaussian([0.6, 0.9]), dtype=FLOAT64
         ),
-        "bnam": lambda: BNAM(2, OUT, 4, heads=2, likelihood=Gaussian([0.6, 0.9]), dtype=FLOAT64),
+        "bnam": lambda: BNAM(2, OUT, Transformer(4, heads=2), likelihood=Gaussian([0.6, 0.9]), dtype=FLOAT64),
     }[kind]()
     count, parts = 100, 32
     choices = {"group_size": 1} if objective in (PPAVI, NPML) else {}
@@ -507,7 +507,7 @@ def test_float32_terms_that_need_float64_are_those_of_float64():
     small = SplitBatch(*(TaskBatch(p.x.float(), p.y.float(), p.mask) for p in (BATCH.context, BATCH.target)))
     hidden = models[0].infer_hidden(small.context, K, generator())
     with pytest.raises(TooLargeForFloat32):
-        models[0].estimate(small, K, generator()).predictive()
+        models[0].estimate(small, K, generator(), integrate=True).predictive()
     found = PPAVI(K, group_size=None)(models[0], small, generator()).by_name
     again = [w.double() for w in hidden.weights]
     assert all(bool(torch.isfinite(values).all()) for values in found.values())

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 import bnnp
-from bnnp import BNAM, BNNP, AttBNNP, Bernoulli, Gaussian, MixturePredictive, Oracle
+from bnnp import BNAM, BNNP, AttBNNP, Attentive, Bernoulli, Gaussian, MixturePredictive, Oracle, Transformer
 from bnnp._core.columns import Columns
 from bnnp.evaluation import evidence
 from bnnp.evaluation.crps import MANY, crps_of_mixture
@@ -76,8 +76,10 @@ def test_moments_are_those_of_many_weight_samples(kind):
     model = {
         "unitwise": lambda: model_of("unitwise"),
         "networkwise": lambda: model_of("networkwise"),
-        "attentive": lambda: AttBNNP(2, OUT, (4,), inference_hidden=(8,), likelihood=gaussian, dtype=FLOAT64),
-        "bnam": lambda: BNAM(2, OUT, 4, heads=2, likelihood=gaussian, dtype=FLOAT64),
+        "attentive": lambda: AttBNNP(
+            2, OUT, (4,), inference=Attentive(hidden=(8,)), likelihood=gaussian, dtype=FLOAT64
+        ),
+        "bnam": lambda: BNAM(2, OUT, Transformer(4, heads=2), likelihood=gaussian, dtype=FLOAT64),
     }[kind]()
     context = task(5, 1)
     post = model.condition(context.x, context.y, num_samples=4000, seed=0)
@@ -156,7 +158,11 @@ def test_an_updated_posterior_with_hidden_layers_has_moved():
 @pytest.mark.parametrize("kind", ["unitwise", "attentive"])
 def test_posteriors_from_disk_predict_the_same(kind, tmp_path):
     gaussian = Gaussian([0.6, 0.9])
-    model = model_of(kind) if kind in PRIORS else AttBNNP(2, OUT, (4,), inference_hidden=(8,), likelihood=gaussian)
+    model = (
+        model_of(kind)
+        if kind in PRIORS
+        else AttBNNP(2, OUT, (4,), inference=Attentive(hidden=(8,)), likelihood=gaussian)
+    )
     context = task(5, 1)
     post = model.condition(context.x, context.y, num_samples=K, seed=0)
     again = bnnp.load_posterior(post.save(tmp_path / "p.bnnp"))

@@ -2,7 +2,7 @@
 
 import torch
 
-from bnnp import BNNP, Gaussian
+from bnnp import BNNP, Gaussian, Pointwise
 from bnnp.tasks.task import Task
 
 TASKS, SAMPLES, D, OUT = 2, 3, 5, 2
@@ -13,7 +13,9 @@ def normal(*shape: int, seed: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=FLOAT64)
 
 
-def model_of(prior: str, last_layer: str = "predicted", hidden: tuple[int, ...] = (4, 3), **choices) -> BNNP:
+def model_of(
+    prior: str, last_layer: str = "predicted", hidden: tuple[int, ...] = (4, 3), sees_hidden: bool = False
+) -> BNNP:
     model = BNNP(
         2,
         OUT,
@@ -21,11 +23,10 @@ def model_of(prior: str, last_layer: str = "predicted", hidden: tuple[int, ...] 
         "tanh",
         prior,
         Gaussian([0.6, 0.9]),
-        inference_hidden=(5,),
+        inference=Pointwise(hidden=(5,), sees_hidden=sees_hidden),
         last_layer=last_layer,
         dtype=FLOAT64,
         seed=0,
-        **choices,
     )
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

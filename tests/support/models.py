@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bnnp import BNNP, Bernoulli, Categorical, Gaussian
+from bnnp import BNNP, Bernoulli, Categorical, Gaussian, Pointwise
 from bnnp.models import InferredWeights
 from bnnp.numerics.gaussian import UpdateNoise
 from bnnp.priors import PRIORS
@@ -37,8 +37,7 @@ class Member:
             likelihood={"gaussian": Gaussian([0.2, 0.4]), "bernoulli": Bernoulli(), "labels": Categorical(OUT)}[
                 self.likelihood
             ],
-            inference_hidden=(5,),
-            inference_sees_hidden=self.sees_hidden,
+            inference=Pointwise(hidden=(5,), sees_hidden=self.sees_hidden),
             last_layer=self.last_layer,
             dtype=dtype,
             seed=0,

@@ -161,10 +161,10 @@ def model_moments(model, weights, x, y):
         last = layer == model.network.num_layers - 1
         if last and config["last_layer"] == "likelihood":
             return observed, np.tile(array(model.likelihood.noise), (len(observed), 1))
-        seen = [inputs, encoded] + ([h] if config["inference_sees_hidden"] and layer > 0 else [])
+        seen = [inputs, encoded] + ([h] if config["inference"]["sees_hidden"] and layer > 0 else [])
         encoder = [array(w) for w in model.layers[layer].encoder.weights]
         predicted = network(encoder, np.concatenate(seen, axis=1), config["activation"])
-        noise = config["min_pseudo_noise"] + np.exp(predicted[:, -out:])
+        noise = config["inference"]["min_pseudo_noise"] + np.exp(predicted[:, -out:])
         return (observed if last and config["last_layer"] == "predicted" else predicted[:, :out]), noise
 
     samples = [array(w) for w in weights]

@@ -90,11 +90,9 @@ def infer(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", InferenceWarning)
         posteriors = infer_many(
-            loaded.prior,
-            loaded.network,
+            loaded,
             [(q.x, q.y) for q in questions],
             method=method,
-            likelihood=loaded.likelihood,
             num_samples=samples,
             effort=Effort(steps=steps, warmup=warmup, chains=chains),
             seed=seed,

@@ -15,11 +15,15 @@ from bnnp.inference.target import Target
 class Effort:
     """How much work goes into it.
 
-    steps: of the optimiser, or of every Markov chain after its warm-up; None: the method's own number, or as many as
-        the samples need.
-    learning_rate, elbo_samples: of the optimiser, first and last rate; weight samples a step.
-    chains, warmup, thin: Markov chains, steps of each that are thrown away, and how many make one sample.
-    climb: steps up the log posterior from a draw of the prior before a chain begins.
+    Args:
+        steps: Of the optimiser, or of every Markov chain after its warm-up. None: the method's own number, or as many
+            as the samples need.
+        learning_rate: Of the optimiser, first and last.
+        elbo_samples: Weight samples per step of the optimiser.
+        chains: Markov chains.
+        warmup: Steps of each chain that are thrown away.
+        thin: How many steps of a chain make one sample.
+        climb: Steps up the log posterior from a draw of the prior before a chain begins.
     """
 
     steps: int | None = None

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack, overload
 
 from numpy.typing import ArrayLike
 
@@ -15,12 +16,13 @@ from bnnp.inference.mcmc.nuts import NUTS
 from bnnp.inference.mcmc.steps import HMC, SGHMC, SGLD
 from bnnp.inference.modes.modes import Ensemble, Laplace
 from bnnp.inference.modes.swag import SWAG
+from bnnp.inference.subject import Subject, positional
 from bnnp.inference.target import Target
 from bnnp.inference.vi.gaussian import GaussianVI
 from bnnp.inference.vi.inducing import GIVI
 from bnnp.inference.vi.single_task import SingleTaskBNNP
 from bnnp.likelihoods.base import Likelihood
-from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.models.amortised import AmortisedModel
 from bnnp.networks.base import AnyNetwork
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import WeightSamples
@@ -85,58 +87,100 @@ class InferredPosterior(WeightSamples):
         return {**super()._described(), "chains": self.chains, "warnings": len(self.diagnostics.warnings)}
 
 
+class Options(TypedDict, total=False):
+    """What both forms of `infer` take; `infer` and `Effort` say what each option means."""
+
+    method: str | Method
+    num_samples: int
+    steps: int | None
+    learning_rate: tuple[float, float]
+    elbo_samples: int
+    chains: int
+    warmup: int
+    thin: int
+    climb: int
+    whitened: bool
+    seed: Seed
+    progress: bool
+
+
+class OptionsOfMany(TypedDict, total=False):
+    """What both forms of `infer_many` take."""
+
+    method: str | Method
+    num_samples: int
+    effort: Effort | None
+    whitened: bool
+    seed: Seed
+    progress: bool
+
+
+Array = ArrayLike | Tensor
+DataSets = Sequence[tuple[Array, Array] | Task]
+
+
+@overload
+def infer(model: AmortisedModel, x: Array, y: Array, /, **options: Unpack[Options]) -> InferredPosterior: ...
+@overload
 def infer(
-    prior: Prior,
-    network: AnyNetwork,
-    x: ArrayLike | Tensor,
-    y: ArrayLike | Tensor,
-    *,
+    prior: Prior, network: AnyNetwork, x: Array, y: Array, /, *, likelihood: Likelihood, **options: Unpack[Options]
+) -> InferredPosterior: ...
+def infer(
+    subject: AmortisedModel | Prior,
+    /,
+    *data: Any,
     method: str | Method = "nuts",
     likelihood: Likelihood | None = None,
     num_samples: int = 1000,
-    steps: int | None = None,
-    learning_rate: tuple[float, float] = (5e-3, 1e-4),
-    chains: int = 4,
-    warmup: int = 500,
-    thin: int = 1,
-    climb: int = 0,
     whitened: bool = True,
     seed: Seed = 0,
     progress: bool = False,
+    **effort: Any,
 ) -> InferredPosterior:
     """The posterior over a network's weights for one data set, under any prior of the library, learned or not.
 
-    method: a name from `bnnp.inference.METHODS`, or a record of choices, as `bnnp.inference.HMC(leapfrog_steps=30)`.
-    likelihood: as for a model; a trained model's own is `model.likelihood`. Default: `Gaussian(0.1)`, held fixed.
-    steps, learning_rate: of the optimiser, for the variational methods and those that climb to modes.
-    chains, warmup, thin: of the samplers; `steps` are those after warm-up, of which every `thin`-th is kept.
-    climb: steps up the log posterior before a chain begins; 0 leaves it at a draw of the prior.
-    whitened: samplers, and what climbs to modes, move in coordinates in which the prior is standard normal, instead of
-        the weights themselves.
+    `infer(model, x, y)` takes prior, network and likelihood, with its learned noise, from a model;
+    `infer(prior, network, x, y, likelihood=...)` is given each of them.
 
-    Example: `post = bnnp.infer(model.prior, model.network, x, y, method="hmc", likelihood=model.likelihood, seed=0)`
+    Args:
+        subject: A model, or a prior.
+        *data: The inputs (points, in) and outputs (points, out) of a data set; after a prior, the network first.
+        method: A name from `bnnp.inference.METHODS`, or a record of choices such as `bnnp.inference.HMC()`.
+        likelihood: For the form with a prior. It is held fixed.
+        num_samples: Weight samples.
+        whitened: Whether samplers, and what climbs to modes, move in coordinates in which the prior is standard normal.
+        seed: Of all draws.
+        progress: Show a progress bar.
+        **effort: The fields of `bnnp.inference.Effort`, as in `steps=1000`.
+
+    Example:
+        >>> import bnnp
+        >>> post = bnnp.infer(bnnp.BNNP(1, 1, (4,)), [0.0, 1.0], [0.5, -0.5], method="laplace", steps=10)
     """
-    effort = Effort(steps, learning_rate, chains=chains, warmup=warmup, thin=thin, climb=climb)
-    (posterior,) = infer_many(
-        prior,
-        network,
-        [(x, y)],
-        method=method,
-        likelihood=likelihood,
-        num_samples=num_samples,
-        effort=effort,
-        whitened=whitened,
-        seed=seed,
-        progress=progress,
-    )
+    *network, x, y = positional(subject, data, "x, y")
+    whose, work = Subject.of(subject, network, likelihood), Effort(**effort)
+    (posterior,) = _infer_many(whose, [(x, y)], method, num_samples, work, whitened, seed, progress)
     return posterior
 
 
+@overload
+def infer_many(
+    model: AmortisedModel, data_sets: DataSets, /, **options: Unpack[OptionsOfMany]
+) -> list[InferredPosterior]: ...
+@overload
 def infer_many(
     prior: Prior,
     network: AnyNetwork,
-    data_sets: Sequence[tuple[ArrayLike | Tensor, ArrayLike | Tensor] | Task],
+    data_sets: DataSets,
+    /,
     *,
+    likelihood: Likelihood,
+    **options: Unpack[OptionsOfMany],
+) -> list[InferredPosterior]: ...
+def infer_many(
+    subject: AmortisedModel | Prior,
+    /,
+    *data: Any,
     method: str | Method = "nuts",
     likelihood: Likelihood | None = None,
     num_samples: int = 1000,
@@ -145,13 +189,43 @@ def infer_many(
     seed: Seed = 0,
     progress: bool = False,
 ) -> list[InferredPosterior]:
-    """`infer` for many data sets at once, side by side on a leading axis; sizes may differ."""
+    """`infer` for many data sets at once, side by side on a leading axis; sizes may differ.
+
+    Args:
+        subject: A model, or a prior.
+        *data: The data sets, pairs `(x, y)` or tasks; after a prior, the network first.
+        method: As for `infer`.
+        likelihood: As for `infer`.
+        num_samples: As for `infer`.
+        effort: How much work goes into it.
+        whitened: As for `infer`.
+        seed: Of all draws.
+        progress: Show a progress bar.
+
+    Returns:
+        A posterior for every data set.
+    """
+    *network, data_sets = positional(subject, data, "data_sets")
+    whose = Subject.of(subject, network, likelihood)
+    return _infer_many(whose, data_sets, method, num_samples, effort or Effort(), whitened, seed, progress)
+
+
+def _infer_many(
+    subject: Subject,
+    data_sets: DataSets,
+    method: str | Method,
+    num_samples: int,
+    effort: Effort,
+    whitened: bool,
+    seed: Seed,
+    progress: bool,
+) -> list[InferredPosterior]:
     choice = _method(method)
-    effort = Effort() if effort is None else effort
     if num_samples < 1:
         raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
     number = as_integer(seed)
-    target = Target.of(prior, network, data_sets, likelihood or Gaussian(0.1), whitened and choice.whitened)
+    prior, network = subject.prior, subject.network
+    target = Target.of(prior, network, data_sets, subject.likelihood, whitened and choice.whitened)
     steps = choice.num_steps(effort, num_samples)
     state = choice.init(target, effort, num_samples, child(number, _START))
     generator = child(number, _RUN)
@@ -161,16 +235,10 @@ def infer_many(
             bar.advance()
     drawn = choice.sample(target, state, num_samples, child(number, _SAMPLE))
     _warn(drawn.diagnostics)
+    found = zip(zip(*drawn.weights, strict=True), drawn.diagnostics, strict=True)
     return [
-        InferredPosterior(
-            network,
-            target.likelihood,
-            prior.view.columns,
-            [w[i] for w in drawn.weights],
-            drawn.chains,
-            drawn.diagnostics[i],
-        )
-        for i in range(target.sets)
+        InferredPosterior(network, target.likelihood, prior.view.columns, list(weights), drawn.chains, diagnostics)
+        for weights, diagnostics in found
     ]
 
 

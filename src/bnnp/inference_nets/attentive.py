@@ -7,20 +7,26 @@ from torch import nn
 
 from bnnp._core.random import starting_from
 from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.inference_nets.base import Encoder
 
 
-class SetEncoder(nn.Module):
+class SetEncoder(Encoder):
     """A transformer over all points of a context, without positions: points attend to each other.
 
-    hidden: one block of attention and a perceptron for each entry, all of the same width.
+    Args:
+        in_size: Numbers that it sees of a point.
+        out_size: Numbers that it makes for a point.
+        hidden: One block of attention and a perceptron for each entry, all of the same width.
+        heads: Heads of attention; they divide the width.
+        generator: Where its starting weights are drawn from.
     """
 
     def __init__(self, in_size: int, out_size: int, hidden: Sequence[int], heads: int, generator: torch.Generator):
         super().__init__()
         width = hidden[0] if hidden else 0
-        if set(hidden) != {width} or width < 1 or width % heads:
+        if set(hidden) != {width} or min(width, heads) < 1 or width % heads:
             raise ValueError(
-                f"inference_hidden: got {tuple(hidden)}, expected equal sizes that {heads} heads of attention divide"
+                f"inference: got hidden {tuple(hidden)}, expected equal sizes that {heads} heads of attention divide"
             )
         with starting_from(generator):
             self.inputs = nn.Linear(in_size, width)

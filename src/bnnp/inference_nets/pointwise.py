@@ -8,11 +8,12 @@ from torch import nn
 
 from bnnp._core.random import normal
 from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp.inference_nets.base import Encoder
 from bnnp.networks.base import run
 from bnnp.networks.perceptron import Network
 
 
-class PointEncoder(nn.Module):
+class PointEncoder(Encoder):
     """A multilayer perceptron applied to each point by itself."""
 
     def __init__(

@@ -6,8 +6,7 @@ import torch
 from torch import nn
 
 from bnnp._core.shapes import Bool, Float, Tensor
-from bnnp.inference_nets.attentive import SetEncoder
-from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.inference_nets.base import Encoder
 from bnnp.numerics.gaussian import Observations
 
 LOG_NOISE_START = -2.0
@@ -17,12 +16,14 @@ LOG_NOISE_START = -2.0
 class AmortisedLinear(nn.Module):
     """Predicts the pseudo-likelihood of one layer's weights from the points of a context.
 
-    encoder: an inference network with `outputs(units, true_outputs)` outputs a point.
-    true_outputs: the layer conditions on the observed outputs and predicts their noise only (the last layer).
-    min_noise: lower bound of the predicted pseudo-noise. It keeps float32 factorisations accurate.
+    Args:
+        encoder: An inference network with `outputs(units, true_outputs)` outputs per point.
+        units: Outputs of the layer.
+        true_outputs: Whether the layer conditions on the observed outputs and predicts their noise only (the last one).
+        min_noise: Lower bound of the predicted pseudo-noise. It keeps float32 factorisations accurate.
     """
 
-    def __init__(self, encoder: PointEncoder | SetEncoder, units: int, *, true_outputs: bool, min_noise: float):
+    def __init__(self, encoder: Encoder, units: int, *, true_outputs: bool, min_noise: float):
         super().__init__()
         self.true_outputs = true_outputs
         self.min_noise = min_noise
@@ -58,6 +59,9 @@ class AmortisedLinear(nn.Module):
     ) -> Observations:
         """From the outputs of the inference network."""
         observed, log_noise = (y.unsqueeze(1), outputs) if self.true_outputs else outputs.split(self.units, dim=-1)
-        # 1/(min + exp(log_noise)), written so that neither end overflows
-        inverse_noise = torch.sigmoid(math.log(self.min_noise) - log_noise) / self.min_noise
-        return Observations(observed.mT, inverse_noise.mT)
+        return Observations(observed.mT, inverse_noise(log_noise, self.min_noise).mT)
+
+
+def inverse_noise(log_noise: Float[Tensor, "*shape"], least: float) -> Float[Tensor, "*shape"]:
+    """`1/(least + exp(log_noise))`, written so that neither end overflows."""
+    return torch.sigmoid(math.log(least) - log_noise) / least

@@ -1,9 +1,10 @@
 """Models: networks with a prior over their weights and an amortised posterior."""
 
-from bnnp.models.amortised import AmortisedModel, InferredWeights
+from bnnp.models.amortised import AmortisedModel
 from bnnp.models.base import MetaLearner
-from bnnp.models.bnam import BNAM
+from bnnp.models.bnam import BNAM, Transformer
 from bnnp.models.bnnp import BNNP, AttBNNP
+from bnnp.models.inferring import InferredWeights
 from bnnp.models.posterior import WeightPosterior
 from bnnp.models.saving import load, load_posterior, zoo_names
 
@@ -14,6 +15,7 @@ __all__ = [
     "AttBNNP",
     "InferredWeights",
     "MetaLearner",
+    "Transformer",
     "WeightPosterior",
     "load",
     "load_posterior",

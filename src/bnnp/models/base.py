@@ -2,18 +2,20 @@
 
 import abc
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from numpy.typing import ArrayLike
-from torch import nn
+from torch import Generator, nn
 
 from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
+from bnnp._core.files import write_tensors
 from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown
 from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.by_name import LIKELIHOODS
 from bnnp.likelihoods.shown import rows_of
 from bnnp.models.estimates import Integrated, Sampled
 from bnnp.priors import Prior
@@ -53,29 +55,17 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
         """The posterior for one data set: something with `predict`, `functions` and `update`."""
 
     @abc.abstractmethod
-    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Any:
+    def infer(self, context: TaskBatch, num_samples: int, random: Generator) -> Any:
         """Samples of the latent variable given prepared contexts."""
 
     def estimate(
-        self,
-        batch: SplitBatch,
-        num_samples: int,
-        random: torch.Generator,
-        *,
-        integrate: bool = True,
-        group_size: int | None = None,
+        self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool, group_size: int | None = None
     ) -> Sampled | Integrated:
         """What objectives are sums of, given the contexts. `integrate`: with the last layer in closed form, if any."""
-        inferred = self.infer(batch.context, num_samples, random)
-        return Sampled(
-            inferred,
-            lambda: self.context_log_likelihood(inferred, batch.context),
-            lambda: self.log_likelihood(inferred.latent, batch.target),
-            group_size,
-        )
+        return estimate_by_samples(self, batch, self.infer(batch.context, num_samples, random), group_size)
 
     def estimate_with_targets(
-        self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool = True
+        self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool
     ) -> Sampled | Integrated:
         """The same given all points, with the KL to the posterior given the contexts alone."""
         inferred = self.infer_with_targets(batch.context, batch.joined(), num_samples, random)
@@ -86,9 +76,7 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
         )
 
     @abc.abstractmethod
-    def infer_with_targets(
-        self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
-    ) -> Any:
+    def infer_with_targets(self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: Generator) -> Any:
         """Samples given all points of the tasks, with their KL to the posterior given the contexts alone."""
 
     @abc.abstractmethod
@@ -121,18 +109,59 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
         return TaskBatch(self.columns.standardise_x(batch.x).to(self.dtype), y.to(self.dtype), batch.mask)
 
     def save(self, path: str | Path) -> Path:
-        """Write the model to one file; `bnnp.load(path)` gives it back."""
-        from bnnp.models import saving  # saving knows every model, so it cannot come first
-
-        return saving.save(self, path)
+        """Write the model to one file, safetensors with a JSON header; `bnnp.load(path)` gives it back."""
+        return write_tensors(path, "model", self.state_dict(), model_header(self))
 
     def config(self) -> dict[str, Any]:
-        """Everything but the parameters, as plain values; the constructor takes it back."""
+        """Everything but the parameters, as plain values; `bnnp.models.saving.rebuild` makes a model of it again."""
         return {**self._config, "likelihood": self.likelihood.config()}
 
     def _described(self) -> dict[str, object]:
         count, precision = sum(p.numel() for p in self.parameters()), str(self.dtype).removeprefix("torch.")
         return {**rows_of(self.columns, self.likelihood), **self.summary(), "parameters": f"{count} in {precision}"}
+
+
+class Scoring(Protocol):
+    """What estimates by samples ask of a model, or of one whose contexts come in chunks."""
+
+    def log_likelihood(self, latent: Any, batch: TaskBatch, /) -> Tensor: ...
+
+    def context_log_likelihood(self, inferred: Any, context: TaskBatch) -> Tensor: ...
+
+
+def estimate_by_samples(model: Scoring, batch: SplitBatch, inferred: Any, group_size: int | None) -> Sampled:
+    """What objectives are sums of, from samples of all that is inferred from the contexts."""
+    return Sampled(
+        inferred,
+        lambda: model.context_log_likelihood(inferred, batch.context),
+        lambda: model.log_likelihood(inferred.latent, batch.target),
+        group_size,
+    )
+
+
+def model_header(model: MetaLearner) -> dict[str, Any]:
+    """What a file says of a model beside its tensors.
+
+    Raises:
+        ValueError: If a part of the model is an object of the user's own, which a file cannot hold.
+    """
+    config = model.config()
+    own = [name for name in ("activation", "prior", "inference") if not isinstance(config.get(name, ""), (str, dict))]
+    if type(model.likelihood) not in LIKELIHOODS.values():
+        own.append("likelihood")
+    if own:
+        raise ValueError(
+            f"{own[0]}: a model whose {own[0]} is an object of your own cannot be saved; use a name instead"
+        )
+    header = {
+        "class": type(model).__name__,
+        "config": config,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "columns": {"x": model.columns.x_names, "y": model.columns.y_names},
+    }
+    if model.weight_prior is not None:
+        header["prior_learnability"] = model.weight_prior.learnability
+    return header
 
 
 def check_num_samples(num_samples: int) -> None:

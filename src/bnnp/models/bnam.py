@@ -1,30 +1,70 @@
 """The Bayesian neural attentive machine (paper, section 2.6 and App. E)."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
 from bnnp._core.random import Seed, as_generator
-from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.inference_nets.base import Encoders
+from bnnp.inference_nets.choices import chosen
 from bnnp.likelihoods.base import Likelihood
-from bnnp.models.amortised import MIN_PSEUDO_NOISE, AmortisedModel, Choices
+from bnnp.models.amortised import AmortisedModel
 from bnnp.networks.transformer import AttentionNetwork
+from bnnp.priors.base import Prior
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The size of a transformer.
+
+    Args:
+        width: Units of every layer of attention.
+        blocks: Blocks of attention.
+        heads: Heads of each block; they divide the width.
+        mlp: Hidden units of a block's perceptron; `width` by default.
+
+    Example:
+        >>> import bnnp
+        >>> bnnp.Transformer(width=32, blocks=2)
+        Transformer(width=32, blocks=2, heads=4, mlp=32)
+    """
+
+    width: int = 32
+    blocks: int = 1
+    heads: int = 4
+    mlp: int | None = None
+
+    def __post_init__(self):
+        if self.mlp is None:
+            object.__setattr__(self, "mlp", self.width)
 
 
 class BNAM(AmortisedModel):
     """A transformer with a learnable prior over its weights and an amortised posterior for each data set.
 
-    in_size, out_size: input columns and network outputs.
-    width: units of every layer of attention;  blocks: blocks of attention;  heads: of each block.
-    mlp: hidden units of a block's perceptron; `width` where not given.
-    inference_hidden: units of the inference networks; two layers of `width` where not given.
-    All other arguments are those of `bnnp.BNNP`.
-
     Its predictions are not consistent (`consistent` is False): the inputs that one predicts at attend to each other, so
     that asking for one more changes all the others. Use it where the inputs are always the same, as for images.
 
+    Args:
+        in_size: Input columns.
+        out_size: Outputs of the network.
+        transformer: The size of the network.
+        activation: A name; it acts in the perceptrons of the blocks and in the inference networks.
+        prior: As for `bnnp.BNNP`.
+        likelihood: As for `bnnp.BNNP`.
+        inference: As for `bnnp.BNNP`, or `bnnp.Attentive(...)`. Where the choice has no hidden units of its own, the
+            inference networks have two layers of the width of the transformer.
+        last_layer: As for `bnnp.BNNP`.
+        dtype: Precision of the model.
+        seed: Of the inference networks' starting weights.
+
     Example:
-        model = bnnp.BNAM(in_size=1, out_size=1, width=32, blocks=2, likelihood=bnnp.Gaussian(0.05), seed=0)
+        >>> import bnnp
+        >>> model = bnnp.BNAM(1, 1, bnnp.Transformer(width=32, blocks=2), likelihood=bnnp.Gaussian(0.05), seed=0)
+        >>> model.consistent
+        False
     """
 
     consistent = False
@@ -33,36 +73,19 @@ class BNAM(AmortisedModel):
         self,
         in_size: int,
         out_size: int,
-        width: int = 32,
-        blocks: int = 1,
-        heads: int = 4,
-        mlp: int | None = None,
+        transformer: Transformer | None = None,
         activation: str = "relu",
-        prior: str = "unitwise",
+        prior: str | Prior = "unitwise",
         likelihood: Likelihood | None = None,
         *,
-        inference_hidden: Sequence[int] | None = None,
+        inference: str | Encoders = "pointwise",
         last_layer: str | None = None,
-        min_pseudo_noise: float = MIN_PSEUDO_NOISE,
         dtype: torch.dtype = torch.float32,
         seed: Seed = 0,
     ):
-        generator = as_generator(seed)
-        mlp = width if mlp is None else mlp
-        inner = (width, width) if inference_hidden is None else tuple(inference_hidden)
-        super().__init__(
-            AttentionNetwork(in_size, out_size, width, blocks, heads, mlp, activation),
-            Choices(prior, likelihood, False, last_layer, min_pseudo_noise),
-            lambda size_in, size_out: PointEncoder(size_in, size_out, inner, activation, generator),
-            dtype,
-        )
-        self._config |= {
-            "in_size": in_size,
-            "out_size": out_size,
-            "width": width,
-            "blocks": blocks,
-            "heads": heads,
-            "mlp": mlp,
-            "activation": activation,
-            "inference_hidden": list(inner),
-        }
+        sizes = asdict(Transformer() if transformer is None else transformer)
+        own = chosen(inference)
+        own = own if own.hidden is not None else replace(own, hidden=(sizes["width"], sizes["width"]))
+        network = AttentionNetwork(in_size, out_size, **sizes, activation=activation)
+        super().__init__(network, prior, likelihood, own, last_layer, dtype, as_generator(seed))
+        self._config = {"in_size": in_size, "out_size": out_size, "transformer": sizes, "activation": activation}

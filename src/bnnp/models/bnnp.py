@@ -1,39 +1,53 @@
 """The Bayesian neural network process (paper, section 2), and its attentive variant (section 2.6)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import torch
 
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Tensor
-from bnnp.inference_nets.attentive import SetEncoder
-from bnnp.inference_nets.pointwise import PointEncoder
+from bnnp.inference_nets.base import Encoders
+from bnnp.inference_nets.choices import ENCODERS, Attentive, Pointwise, chosen
 from bnnp.likelihoods.base import Likelihood
-from bnnp.models.amortised import MIN_PSEUDO_NOISE, AmortisedModel, Choices
+from bnnp.models.amortised import AmortisedModel
 from bnnp.networks.perceptron import Network
-
-HEADS = 4
+from bnnp.priors.base import Prior
 
 
 class BNNP(AmortisedModel):
     """A multilayer perceptron with a learnable prior over its weights and an amortised posterior for each data set.
 
-    in_size, out_size: input columns and network outputs (for `Categorical`, the number of classes).
-    hidden: units of the hidden layers;  activation: a name or a function of a tensor.
-    prior: "factorised", "unitwise", "layerwise" or "networkwise". Starts as the standard prior: mean 0, variance
-        1/(d_in + 1).
-    likelihood: `bnnp.Gaussian(...)`, `bnnp.Bernoulli()` or `bnnp.Categorical(k)`.
-    inference: "pointwise" sees each point of a context by itself, "attentive" (`bnnp.AttBNNP`) all of them together.
-    inference_hidden: units of the inference networks; those of the network where not given.
-    inference_sees_hidden: feed the previous layer's activations to the inference networks too (paper, footnote 2).
-    last_layer: "predicted" conditions the last layer on the true outputs with a predicted noise, "likelihood" with the
-        likelihood's own noise, "pseudo" on pseudo-observations like the other layers. The default is "predicted" for a
-        Gaussian likelihood and "pseudo" for all others.
-    min_pseudo_noise: lower bound of every predicted noise.
+    Args:
+        in_size: Input columns.
+        out_size: Outputs of the network (for `Categorical`, the number of classes).
+        hidden: Units of the hidden layers.
+        activation: A name or a function of a tensor.
+        prior: "factorised", "unitwise", "layerwise" or "networkwise", which start as the standard prior of mean 0 and
+            variance 1/(d_in + 1); or a prior that was built for the same network, of which the model takes a copy.
+        likelihood: `bnnp.Gaussian(...)`, the default, `bnnp.Bernoulli()`, `bnnp.Categorical(k)`, or one of your own.
+        inference: The inference networks: "pointwise", the default, `bnnp.Pointwise(...)`, or a subclass of
+            `bnnp.inference_nets.Encoders` of your own.
+        last_layer: "predicted" conditions the last layer on the true outputs with a predicted noise, "likelihood" with
+            the likelihood's own noise, "pseudo" on pseudo-observations like the other layers. The default is
+            "predicted" for a Gaussian likelihood and "pseudo" for all others.
+        dtype: Precision of the model.
+        seed: Of the inference networks' starting weights.
+
+    Raises:
+        ValueError: If a size, a name or a prior does not fit.
 
     Example:
-        model = bnnp.BNNP(in_size=1, out_size=1, hidden=(64, 64), likelihood=bnnp.Gaussian(0.05), seed=0)
+        >>> import bnnp
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(64, 64), likelihood=bnnp.Gaussian(0.05), seed=0)
+        >>> model.network.sizes
+        (1, 64, 64, 1)
     """
+
+    encoders: ClassVar[type[Encoders]] = Pointwise
 
     def __init__(
         self,
@@ -41,54 +55,44 @@ class BNNP(AmortisedModel):
         out_size: int,
         hidden: Sequence[int] = (64, 64),
         activation: str | Callable[[Tensor], Tensor] = "relu",
-        prior: str = "unitwise",
+        prior: str | Prior = "unitwise",
         likelihood: Likelihood | None = None,
         *,
-        inference: str = "pointwise",
-        inference_hidden: Sequence[int] | None = None,
-        inference_sees_hidden: bool = False,
+        inference: str | Encoders | None = None,
         last_layer: str | None = None,
-        min_pseudo_noise: float = MIN_PSEUDO_NOISE,
         dtype: torch.dtype = torch.float32,
         seed: Seed = 0,
     ):
-        generator = as_generator(seed)
-        inner = tuple(hidden if inference_hidden is None else inference_hidden)
-        if inference not in ("pointwise", "attentive"):
-            raise ValueError(f"inference: got {inference!r}, expected pointwise or attentive")
-
-        def make_encoder(size_in: int, size_out: int) -> PointEncoder | SetEncoder:
-            if inference == "attentive":
-                return SetEncoder(size_in, size_out, inner, HEADS, generator)
-            return PointEncoder(size_in, size_out, inner, activation, generator)
-
-        super().__init__(
-            Network((in_size, *hidden, out_size), activation),
-            Choices(prior, likelihood, inference_sees_hidden, last_layer, min_pseudo_noise),
-            make_encoder,
-            dtype,
-        )
-        self.pointwise = inference == "pointwise"
-        self._config |= {
-            "in_size": in_size,
-            "out_size": out_size,
-            "hidden": list(hidden),
-            "activation": activation,
-            "inference": inference,
-            "inference_hidden": list(inner),
-            "inference_sees_hidden": inference_sees_hidden,
-        }
+        own = _own_kind(inference, type(self))
+        own = own if own.hidden is not None else replace(own, hidden=hidden)
+        network = Network((in_size, *hidden, out_size), activation)
+        super().__init__(network, prior, likelihood, own, last_layer, dtype, as_generator(seed))
+        self._config = {"in_size": in_size, "out_size": out_size, "hidden": list(hidden), "activation": activation}
 
 
-def AttBNNP(  # noqa: N802 (it stands for a class, as in the paper)
-    in_size: int, out_size: int, hidden: Sequence[int] = (64, 64), *arguments, **choices
-) -> BNNP:
+class AttBNNP(BNNP):
     """The attentive BNNP: inference networks are transformers, so that the points of a context see each other.
 
-    It takes the arguments of `bnnp.BNNP`. `inference_hidden` has a block of attention for each entry, all of one width
-    that 4 divides. Cost grows with the square of the context, and a context cannot be given in chunks.
+    It takes the arguments of `bnnp.BNNP`, with "attentive" or `bnnp.Attentive(...)` as `inference`. Cost grows with the
+    square of the context, and a context cannot be given in chunks.
 
     Example:
-        model = bnnp.AttBNNP(in_size=1, out_size=1, hidden=(64, 64), likelihood=bnnp.Gaussian(0.05), seed=0)
+        >>> import bnnp
+        >>> model = bnnp.AttBNNP(1, 1, hidden=(64, 64), inference=bnnp.Attentive(hidden=(32,)), seed=0)
+        >>> isinstance(model, bnnp.BNNP)
+        True
     """
-    return BNNP(in_size, out_size, hidden, *arguments, inference="attentive", **choices)
+
+    encoders: ClassVar[type[Encoders]] = Attentive
+
+
+def _own_kind(inference: str | Encoders | None, model: type[BNNP]) -> Encoders:
+    """The choice of inference networks, if the model is the one that has them."""
+    choice = model.encoders() if inference is None else chosen(inference)
+    if isinstance(choice, tuple(ENCODERS.values())) and not isinstance(choice, model.encoders):
+        other = "AttBNNP" if isinstance(choice, Attentive) else "BNNP"
+        raise ValueError(
+            f"inference: got {type(choice).__name__}, expected {model.encoders.__name__} for a {model.__name__}; use "
+            f"bnnp.{other}, or inference networks of your own"
+        )
+    return choice

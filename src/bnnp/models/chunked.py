@@ -7,15 +7,18 @@ from functools import cached_property, reduce
 from typing import Any
 
 import torch
+from torch import Generator
 from torch.utils.checkpoint import checkpoint
 
 from bnnp._core.shapes import Float, Tensor
-from bnnp.models.amortised import AmortisedModel, InferredHidden, InferredWeights, Rest
-from bnnp.models.base import MetaLearner
+from bnnp.models.amortised import AmortisedModel
+from bnnp.models.base import MetaLearner, estimate_by_samples
 from bnnp.models.estimates import Integrated, Sampled
-from bnnp.models.streaming import check_chunk_size, outputs_before
-from bnnp.networks.base import features_of_layer
-from bnnp.numerics.gaussian import NaturalParameters, Observations, UnitPrior, UpdateNoise, natural_parameters
+from bnnp.models.inferring import InferredHidden, InferredWeights, Rest
+from bnnp.models.layerwise import Turn
+from bnnp.models.streaming import check_chunk_size
+from bnnp.models.sums import sums_over
+from bnnp.numerics.gaussian import NaturalParameters, Observations
 from bnnp.numerics.last_layer import (
     LastLayer,
     condition_last_layer,
@@ -43,82 +46,57 @@ class InChunks:
     def __post_init__(self):
         check_chunk_size(self.model, self.chunk_size)
 
-    def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredWeights:
+    def infer(self, context: TaskBatch, num_samples: int, random: Generator) -> InferredWeights:
         if context.x.shape[1] <= self.chunk_size:
             return self.model.infer(context, num_samples, random)
         return self._infer(*self._cut(context, random), num_samples, random)
 
     def _infer(
-        self, chosen: TaskBatch, others: Sequence[TaskBatch], num_samples: int, random: torch.Generator
+        self, chosen: TaskBatch, others: Sequence[TaskBatch], num_samples: int, random: Generator
     ) -> InferredWeights:
-        rest = self._rest(others, num_samples, random)
-        drawn = self.model.sample_layers(self.model.network.num_layers, chosen, num_samples, random, rest=rest)
-        return InferredWeights(drawn.weights, drawn.kl, drawn.features)
+        return self.model.infer(chosen, num_samples, random, rest=self._rest(others, num_samples, random))
 
-    def _infer_hidden(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredHidden:
+    def _infer_hidden(self, context: TaskBatch, num_samples: int, random: Generator) -> InferredHidden:
         if context.x.shape[1] <= self.chunk_size:
             return self.model.infer_hidden(context, num_samples, random)
         chosen, others = self._cut(context, random)
         return self.model.infer_hidden(chosen, num_samples, random, rest=self._rest(others, num_samples, random))
 
-    def _cut(self, context: TaskBatch, random: torch.Generator) -> tuple[TaskBatch, list[TaskBatch]]:
+    def _cut(self, context: TaskBatch, random: Generator) -> tuple[TaskBatch, list[TaskBatch]]:
         """Random chunks of a context: one of them, and the others."""
         order = torch.randperm(context.x.shape[1], generator=random, device=random.device).to(context.x.device)
         parts = [_take(context, rows) for rows in order.split(self.chunk_size)]
         chosen = int(torch.randint(len(parts), (), generator=random, device=random.device))
         return parts[chosen], parts[:chosen] + parts[chosen + 1 :]
 
-    def _rest(self, others: Sequence[TaskBatch], num_samples: int, random: torch.Generator) -> Rest:
-        return lambda layer, prior, weights: self._sums(layer, prior, weights, others, num_samples, random)
+    def _rest(self, others: Sequence[TaskBatch], num_samples: int, random: Generator) -> Rest:
+        """What the chunks without derivatives add; their activations are computed anew for every layer."""
+
+        def added(turn: Turn, part: TaskBatch) -> NaturalParameters:
+            return sums_over(
+                self.model, turn, part, lambda phi: self.model.random_draws(turn.index, phi, num_samples, random).points
+            )
+
+        @torch.no_grad()
+        def rest(turn: Turn) -> NaturalParameters:
+            return reduce(operator.add, (added(turn, part) for part in others))
+
+        return rest
 
     def estimate(
-        self,
-        batch: SplitBatch,
-        num_samples: int,
-        random: torch.Generator,
-        *,
-        integrate: bool = True,
-        group_size: int | None = None,
+        self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool, group_size: int | None = None
     ) -> "Sampled | Integrated | IntegratedInChunks":
         if max(batch.context.x.shape[1], batch.target.x.shape[1]) <= self.chunk_size:
             return self.model.estimate(batch, num_samples, random, integrate=integrate, group_size=group_size)
         if integrate and self.model.can_integrate:
             inferred = self._infer_hidden(batch.context, num_samples, random)
             return IntegratedInChunks(self.model, self.chunk_size, inferred, batch, group_size)
-        sampled = self.infer(batch.context, num_samples, random)
-        return Sampled(
-            sampled,
-            lambda: self.context_log_likelihood(sampled, batch.context),
-            lambda: self.log_likelihood(sampled.weights, batch.target),
-            group_size,
-        )
+        return estimate_by_samples(self, batch, self.infer(batch.context, num_samples, random), group_size)
 
     def estimate_with_targets(
-        self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool = True
+        self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool
     ) -> Sampled | Integrated:
         return self.model.estimate_with_targets(batch, num_samples, random, integrate=integrate)
-
-    @torch.no_grad()
-    def _sums(
-        self,
-        layer: int,
-        prior: UnitPrior,
-        weights: Sequence[Float[Tensor, "tasks samples _d _out"]],
-        parts: Sequence[TaskBatch],
-        num_samples: int,
-        random: torch.Generator,
-    ) -> NaturalParameters:
-        """What the chunks without derivatives add; their activations are computed anew for every layer."""
-        model, total = self.model, None
-        for part in parts:
-            x = part.x.unsqueeze(1)
-            features = features_of_layer(model.network.program(x), weights)
-            phi, seen = model.evidence(layer, part, outputs_before(model, x, weights), features)
-            noise: UpdateNoise = model.random_draws(layer, phi, num_samples, random)
-            added = natural_parameters(prior.mean, phi, seen, noise.points)
-            total = added if total is None else total + added
-        assert total is not None
-        return total
 
     def log_likelihood(
         self, weights: Sequence[Float[Tensor, "tasks samples _d _out"]], batch: TaskBatch

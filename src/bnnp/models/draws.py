@@ -1,4 +1,7 @@
-"""The standard normal draws behind the weight samples of one data set, any part of which can be made by itself."""
+"""The standard normal draws behind the weight samples of one data set, any part of which can be made by itself.
+
+A draw belongs to the number of a sample and, where it is for a point, to the number of the point.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +10,10 @@ import torch
 from bnnp._core.random import child
 from bnnp._core.shapes import Float, Tensor
 from bnnp.numerics.gaussian import UpdateNoise
+from bnnp.tasks.task import Task
 
+SAMPLES_AT_ONCE = 2**24
+"""Numbers in the largest array of one chunk of weight samples while conditioning: 128 MB."""
 SAMPLES_A_BLOCK = 16
 POINTS_A_BLOCK = 64
 _WEIGHTS, _POINTS = 0, 1
@@ -54,6 +60,20 @@ class Draws:
 
     def _block(self, keys: tuple[int, ...], *shape: int) -> Tensor:
         return torch.randn(SAMPLES_A_BLOCK, *shape, generator=child(self.seed, *keys), dtype=self.dtype).to(self.device)
+
+
+def in_canonical_order(task: Task) -> Task:
+    """Points sorted by all columns, so that the same seed gives the same samples however the points are ordered."""
+    order = torch.arange(len(task))
+    for column in torch.cat([task.x, task.y], dim=1).T.flip(0):
+        order = order[torch.sort(column[order], stable=True).indices]
+    return task.take(order)
+
+
+def sample_chunks(samples: range, numbers_per_sample: int) -> list[range]:
+    """Samples in chunks that keep memory bounded."""
+    size = max(1, min(len(samples), SAMPLES_AT_ONCE // numbers_per_sample))
+    return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 
 def _blocks(start: int, stop: int, size: int) -> range:

@@ -14,7 +14,6 @@ import torch
 
 from bnnp._core.random import child, normal
 from bnnp._core.shapes import Float, Tensor
-from bnnp.models.components import mixture_at
 from bnnp.models.posterior import WeightPosterior
 
 FIRST = 32
@@ -44,7 +43,7 @@ def gap(post: WeightPosterior) -> float:
     if post.network.num_layers == 1:
         return 0.0
     generator = child(post.seed, _PROBE)
-    predictive = mixture_at(post, _probes(post, generator))
+    predictive = post.mixture_at(_probes(post, generator))
     means, spreads = predictive.means, (predictive.variances + predictive.noise.square()).sqrt()
     some = torch.randperm(len(means), generator=generator)[:_COMPONENTS]
     drawn = means[some] + spreads[some] * normal(means[some].shape, means, generator)

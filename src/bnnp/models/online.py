@@ -1,78 +1,82 @@
-"""Online learning: the last layer's posterior takes in new points by adding to its sums (paper, App. D)."""
+"""The last layer given samples of all others: its sums, and how it takes in new points (paper, App. D)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import torch
-from numpy.typing import ArrayLike
 
-from bnnp._core.shapes import Tensor
+from bnnp._core.shapes import Float, Tensor
 from bnnp.models.draws import Draws
-from bnnp.models.posterior import WeightPosterior
-from bnnp.models.streaming import can_be_cut, check_can_be_cut, layer_noise, no_points, sums_over
-from bnnp.numerics.gaussian import CAREFUL, NaturalParameters, UnitPrior, condition_on, log_density_at_sample
+from bnnp.models.evidence import WeightModel
+from bnnp.models.layerwise import Given, Turn, Updated, arrive, through_layers
+from bnnp.models.sums import can_be_cut, conditioned_on, no_inputs, no_points, sums_with_draws
+from bnnp.numerics.gaussian import NaturalParameters
 from bnnp.tasks.task import TaskBatch
 
 POINTS_AT_ONCE = 1024
 
 
-@torch.no_grad()
-def update(post: WeightPosterior, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> WeightPosterior:
-    """`post.update(x, y)`. Cost: `O(n d^2)` a sample and output for new points, `O(d^3)` for the new sample."""
-    model = post.model
-    check_can_be_cut(model, "update")
-    task = model.checked_task(x, y)
-    new = model.prepare(TaskBatch.of([task], device=model.device))
-    before = post.forgetting_context()
-    assert before.last is not None
-    natural = before.last + _sums(post, new, post.points)
-    layer, prior = model.network.num_layers - 1, last_prior(post)
-    sample = model.named_update(layer, condition_on, prior, natural, layer_noise(model, _draws(post), layer))
-    double = prior.to(CAREFUL)
-    weights = model.prior.from_units(layer, (double.mean + sample.centred).to(model.dtype))[0]
-    density = log_density_at_sample(double, sample, natural).sum(-1)[0]
-    return replace(
-        before,
-        weights=[*post.weights[:-1], weights],
-        layer_kl=[*post.layer_kl[:-1], sample.kl.sum(-1)[0].expand(post.num_samples)],
-        layer_log_density=[*post.layer_log_density[:-1], density.expand(post.num_samples)],
-        points=post.points + len(task),
-        last=natural,
-    )
+@dataclass(frozen=True)
+class Hidden:
+    """Samples of all layers but the last, for one data set.
+
+    Attributes:
+        model: Whose layers they are.
+        weights: Of every hidden layer.
+        draws: The normal draws that belong to the samples.
+    """
+
+    model: WeightModel
+    weights: list[Float[Tensor, "one samples _d _out"]]
+    draws: Draws
+
+    @torch.no_grad()
+    def last_turn(self) -> Turn:
+        """The last layer's turn, with its prior given these samples."""
+        return arrive(self.model.network, self.model.prior, no_inputs(self.model), self.weights)
+
+    @torch.no_grad()
+    def sums(self, batch: TaskBatch, start: int) -> NaturalParameters:
+        """What points add to the last layer, the first of which has number `start`."""
+        return _sums(self, self.last_turn(), batch, start)
+
+    @torch.no_grad()
+    def renewed(self, sums: NaturalParameters, new: TaskBatch, start: int) -> Updated:
+        """The last layer after new points. Cost per sample and output: `O(n d^2)`, and `O(d^3)` for the new sample.
+
+        Args:
+            sums: Over the points before.
+            new: Prepared points.
+            start: The number of the first new point.
+        """
+        update = RenewedLast(self, sums, new, start)
+        return through_layers(self.model.network, self.model.prior, no_inputs(self.model), update).done[-1]
 
 
-@torch.no_grad()
-def sums_of_last_layer(post: WeightPosterior) -> NaturalParameters:
-    """The last layer's sums over all points that a posterior has seen."""
-    if post.last is not None:
-        return post.last
-    assert post.context is not None
-    layer = post.model.network.num_layers - 1
-    return no_points(post.model, layer, post.num_samples) + _sums(post, post.context, 0)
+@dataclass(frozen=True)
+class RenewedLast:
+    """All layers but the last have given weights; the last one is conditioned on new points beside the earlier sums."""
+
+    hidden: Hidden
+    sums: NaturalParameters
+    new: TaskBatch
+    start: int
+
+    def __call__(self, turn: Turn) -> Updated:
+        if turn.index < len(self.hidden.weights):
+            return Given(self.hidden.weights)(turn)
+        sums = self.sums + _sums(self.hidden, turn, self.new, self.start)
+        return conditioned_on(turn, sums, self.hidden.draws)
 
 
-def _sums(post: WeightPosterior, batch: TaskBatch, start: int) -> NaturalParameters:
-    """What points add, the first of which has number `start`."""
-    layer, prior = post.model.network.num_layers - 1, last_prior(post)
-    earlier = [w.unsqueeze(0) for w in post.weights[:-1]]
-    total = no_points(post.model, layer, post.num_samples)
-    size = POINTS_AT_ONCE if can_be_cut(post.model) else max(1, batch.x.shape[1])
-    for first in range(0, batch.x.shape[1], size):
+def _sums(hidden: Hidden, turn: Turn, batch: TaskBatch, start: int) -> NaturalParameters:
+    """In parts that keep memory bounded, where points do not see each other."""
+    model, points = hidden.model, batch.x.shape[1]
+    total = no_points(model, turn.index, len(hidden.draws.samples))
+    size = POINTS_AT_ONCE if can_be_cut(model) else max(1, points)
+    for first in range(0, points, size):
         here = slice(first, first + size)
         part = TaskBatch(batch.x[:, here], batch.y[:, here], batch.mask[:, here])
-        total = total + sums_over(post.model, layer, prior, earlier, part, _draws(post), start + first)
+        total = total + sums_with_draws(model, turn, part, hidden.draws, start + first)
     return total
-
-
-def last_prior(post: WeightPosterior) -> UnitPrior:
-    """The prior of the last layer, given the samples of the others."""
-    prior, whitened = post.model.prior, []
-    if prior.couples_layers:
-        for layer, w in enumerate(post.weights[:-1]):
-            whitened.append(prior.layer(layer, whitened).whiten(prior.to_units(w.unsqueeze(0))))
-    return prior.layer(post.model.network.num_layers - 1, whitened)
-
-
-def _draws(post: WeightPosterior) -> Draws:
-    return Draws(post.seed, range(post.num_samples), post.model.dtype, post.model.device)

@@ -6,38 +6,50 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.columns import Columns
+from bnnp._core.files import write_tensors
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood
+from bnnp.models.base import model_header
+from bnnp.models.components import LastLayerAt, last_layer_given
+from bnnp.models.draws import Draws
+from bnnp.models.evidence import WeightModel
+from bnnp.models.inferring import InferredWeights
+from bnnp.models.online import Hidden
+from bnnp.models.sums import check_can_be_cut
 from bnnp.networks.base import AnyNetwork
 from bnnp.numerics.gaussian import NaturalParameters
 from bnnp.numerics.last_layer import LastLayer
 from bnnp.prediction.base import Predictive
+from bnnp.prediction.mixture import MixturePredictive
 from bnnp.prediction.weights import WeightSamples
 from bnnp.tasks.task import TaskBatch
 
-if TYPE_CHECKING:
-    from bnnp.models.amortised import AmortisedModel, InferredWeights
+SUMS = ("precision", "shift", "noise", "square")
+"""What a file holds of the last layer's sums."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WeightPosterior(WeightSamples):
     """Samples of the weights given one data set.
 
-    weights: every layer's samples (samples, d_in + 1, d_out), the last row being the bias.
-    layer_kl: KL of each layer's posterior to its prior (samples,), given each sample of the earlier layers.
-    layer_log_density: log-density of each layer's posterior at its sample (samples,).
-        Both are in float64, whatever the precision of the model.
-    seed, points: the number that the draws were made from, and how many points have been seen.
-    context: the points, where they are held, for the first `update`;  last: the last layer's sums over all points.
+    Attributes:
+        model: The model that was conditioned.
+        weights: Every layer's samples (samples, d_in + 1, d_out), the last row being the bias.
+        layer_kl: KL of each layer's posterior to its prior (samples,), given each sample of the earlier layers, in
+            float64 whatever the precision of the model.
+        layer_log_density: Log-density of each layer's posterior at its sample (samples,), in float64 too.
+        seed: The number that the draws were made from.
+        points: How many points have been seen.
+        context: The points, where they are held, for the first `update`.
+        last: The last layer's sums over all points, where the points are not held.
     """
 
-    model: AmortisedModel
+    model: WeightModel
     weights: list[Float[Tensor, "samples _d _out"]]
     layer_kl: list[Float[Tensor, "samples"]]
     layer_log_density: list[Float[Tensor, "samples"]]
@@ -48,7 +60,7 @@ class WeightPosterior(WeightSamples):
 
     @staticmethod
     def joined(
-        model: AmortisedModel,
+        model: WeightModel,
         parts: Sequence[InferredWeights],
         seed: int,
         points: int,
@@ -107,24 +119,32 @@ class WeightPosterior(WeightSamples):
     @cached_property
     def last_layer(self) -> LastLayer:
         """The Gaussian of the last layer's weights given every sample of the hidden layers, in float64."""
-        from bnnp.models import components
-
-        return components.last_layer_of(self)
+        with torch.no_grad():
+            return last_layer_given(self._hidden().last_turn(), self._sums())
 
     def predict(self, x: ArrayLike | Tensor) -> Predictive:
-        """Predictions at new inputs (points, in).
+        """Predictions at new inputs.
 
         Under a Gaussian likelihood they are a mixture of Gaussians, one per sample of the hidden layers, with the last
         layer integrated (`bnnp.MixturePredictive`); otherwise they are made of function samples, and so is
         `predict_by_samples` for any likelihood.
 
-        Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
+        Args:
+            x: Inputs (points, in).
+
+        Example:
+            >>> import bnnp
+            >>> post = bnnp.BNNP(1, 1, (4,)).condition([0.0, 1.0], [0.5, -0.5], num_samples=8)
+            >>> post.predict([0.5]).mean.shape
+            (1, 1)
         """
         if not self.model.can_integrate or (self.context is None and self.last is None):  # some files hold neither
             return self.predict_by_samples(x)
-        from bnnp.models import components
+        return self.mixture_at(self.prepared_inputs(x))
 
-        return components.mixture_at(self, self.prepared_inputs(x))
+    def mixture_at(self, x: Float[Tensor, "points x"]) -> MixturePredictive:
+        """Predictions at prepared inputs, with the last layer integrated."""
+        return LastLayerAt(self.model, self.weights, self.last_layer, x).predictive()
 
     @property
     def kl(self) -> float:
@@ -141,25 +161,62 @@ class WeightPosterior(WeightSamples):
         The last layer is conditioned on the new points too; the samples of all earlier layers stay. For a network
         without hidden layers that is exact. The result has a constant size, however many updates went into it.
 
-        Example: `post = post.update(x_more, y_more)`
-        """
-        from bnnp.models import online
+        Args:
+            x: Inputs of the new points (points, in).
+            y: Their outputs (points, out).
 
-        return online.update(self, x, y)
+        Raises:
+            ValueError: If the points of a context see each other in this model, or the points do not fit it.
+
+        Example:
+            >>> import bnnp
+            >>> post = bnnp.BNNP(1, 1, (4,)).condition([0.0, 1.0], [0.5, -0.5], num_samples=8)
+            >>> post.update([2.0], [0.1]).points
+            3
+        """
+        check_can_be_cut(self.model, "update")
+        task = self.model.checked_task(x, y)
+        new = self.model.prepare(TaskBatch.of([task], device=self.model.device))
+        last = self._hidden().renewed(self._sums(), new, self.points)
+        assert last.kl is not None
+        assert last.log_density is not None
+        return replace(
+            self,
+            weights=[*self.weights[:-1], last.weights[0]],
+            layer_kl=[*self.layer_kl[:-1], last.kl[0].expand(self.num_samples)],
+            layer_log_density=[*self.layer_log_density[:-1], last.log_density[0].expand(self.num_samples)],
+            points=self.points + len(task),
+            context=None,
+            last=last.sums,
+        )
 
     def save(self, path: str | Path) -> Path:
-        """Write the posterior and its model to one file; `bnnp.load_posterior(path)` gives it back."""
-        from bnnp.models import saving
+        """Write the posterior and its model to one file, without the points it was conditioned on.
 
-        return saving.save_posterior(self, path)
+        The last layer's sums are in it, for predictions and for later updates. `bnnp.load_posterior(path)` reads it.
+        """
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for layer, values in enumerate(zip(self.weights, self.layer_kl, self.layer_log_density, strict=True)):
+            tensors |= dict(zip((f"weights.{layer}", f"kl.{layer}", f"density.{layer}"), values, strict=True))
+        sums = self._sums()
+        tensors |= {f"last.{name}": getattr(sums, name) for name in SUMS}
+        header = {"model": model_header(self.model), "seed": self.seed, "points": self.points}
+        return write_tensors(path, "posterior", tensors, header)
 
-    def forgetting_context(self) -> WeightPosterior:
-        """The same posterior with sums in the place of the points that it still holds."""
-        from bnnp.models import online
-
+    def _sums(self) -> NaturalParameters:
+        """The last layer's sums over all points that have been seen."""
         if self.last is not None:
-            return self
-        return replace(self, context=None, last=online.sums_of_last_layer(self))
+            return self.last
+        if self.context is None:
+            raise ValueError(
+                "posterior: got one from a file of an earlier version, with neither its points nor sums over them, "
+                "expected either; make it anew with `model.condition(x, y)`"
+            )
+        return self._hidden().sums(self.context, 0)
+
+    def _hidden(self) -> Hidden:
+        draws = Draws(self.seed, range(self.num_samples), self.model.dtype, self.model.device)
+        return Hidden(self.model, [w.unsqueeze(0) for w in self.weights[:-1]], draws)
 
     def _described(self) -> dict[str, object]:
         return {"points": self.points, **super()._described(), "KL to the prior": f"{self.kl:.4g} nats"}

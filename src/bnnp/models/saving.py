@@ -1,4 +1,4 @@
-"""Models on disk."""
+"""Models read from disk, whatever version of the library wrote them; `MetaLearner.save` writes them."""
 
 from collections.abc import Callable, Mapping
 from importlib.resources import files
@@ -8,23 +8,20 @@ from typing import Any
 import torch
 
 from bnnp import likelihoods
-from bnnp._core.files import read_tensors, write_tensors
+from bnnp._core.files import read_tensors
 from bnnp._core.shapes import Tensor
-from bnnp.models.base import MetaLearner
-from bnnp.models.bnam import BNAM
-from bnnp.models.bnnp import BNNP
-from bnnp.models.posterior import WeightPosterior
+from bnnp.inference_nets import choices
+from bnnp.models.base import MetaLearner, model_header
+from bnnp.models.bnam import BNAM, Transformer
+from bnnp.models.bnnp import BNNP, AttBNNP
+from bnnp.models.posterior import SUMS, WeightPosterior
 from bnnp.numerics.gaussian import NaturalParameters
 
+__all__ = ["CLASSES", "load", "load_posterior", "model_header", "rebuild", "todays_header", "zoo_names"]
+
 ZOO = "zoo:"
-CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "BNAM": BNAM}
+CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "AttBNNP": AttBNNP, "BNAM": BNAM}
 """What a file may hold, by name. Models that stand right of this file add themselves."""
-_SUMS = ("precision", "shift", "noise", "square")
-
-
-def save(model: MetaLearner, path: str | Path) -> Path:
-    """Write a model to one file: safetensors with a JSON header."""
-    return write_tensors(path, "model", model.state_dict(), model_header(model))
 
 
 def load(path: str | Path) -> Any:
@@ -44,21 +41,6 @@ def zoo_names() -> list[str]:
     )
 
 
-def save_posterior(post: WeightPosterior, path: str | Path) -> Path:
-    """Write a posterior and its model to one file, without the points it was conditioned on.
-
-    The last layer's sums are in it, for predictions and for later updates.
-    """
-    kept = post.forgetting_context()
-    tensors = {f"model.{name}": tensor for name, tensor in kept.model.state_dict().items()}
-    for layer, values in enumerate(zip(kept.weights, kept.layer_kl, kept.layer_log_density, strict=True)):
-        tensors |= dict(zip((f"weights.{layer}", f"kl.{layer}", f"density.{layer}"), values, strict=True))
-    if kept.last is not None:
-        tensors |= {f"last.{name}": getattr(kept.last, name) for name in _SUMS}
-    header = {"model": model_header(kept.model), "seed": kept.seed, "points": kept.points}
-    return write_tensors(path, "posterior", tensors, header)
-
-
 def load_posterior(path: str | Path) -> WeightPosterior:
     """Read what `post.save(path)` wrote: a posterior that predicts and can be updated like the one that was saved."""
     tensors, header = read_tensors(path, "posterior")
@@ -74,39 +56,21 @@ def load_posterior(path: str | Path) -> WeightPosterior:
             raise ValueError(f"weights have shapes {found}, expected {model.network.weight_shapes}")
         last = None
         if "last.shift" in tensors:  # files of an earlier version lack it for some models
-            last = NaturalParameters(*(tensors[f"last.{name}"] for name in _SUMS))
+            last = NaturalParameters(*(tensors[f"last.{name}"] for name in SUMS))
         seed, points = int(header["seed"]), int(header["points"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: the posterior file is damaged ({error})") from None
     return WeightPosterior(model, weights, kl, density, seed, points, None, last)
 
 
-def model_header(model: MetaLearner) -> dict[str, Any]:
-    config = model.config()
-    if not isinstance(config["activation"], str):
-        raise ValueError(
-            "activation: a model with an activation given as a function cannot be saved; use a name instead"
-        )
-    header = {
-        "class": type(model).__name__,
-        "config": config,
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "columns": {"x": model.columns.x_names, "y": model.columns.y_names},
-    }
-    if model.weight_prior is not None:
-        header["prior_learnability"] = model.weight_prior.learnability
-    return header
-
-
 def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str) -> Any:
     """The model that a header and tensors describe, or `ValueError` where they do not fit together."""
     try:
+        header = todays_header(header)
         if header["class"] not in CLASSES:
             raise ValueError(f"unknown kind of model {header['class']!r}")
         dtype = {"float32": torch.float32, "float64": torch.float64}[header["dtype"]]
-        choices = dict(header["config"])
-        likelihood = likelihoods.from_config(choices.pop("likelihood"))
-        model = CLASSES[header["class"]](**choices, likelihood=likelihood, dtype=dtype)
+        model = CLASSES[header["class"]](**_arguments(header["config"]), dtype=dtype)
         if model.weight_prior is not None:
             model.weight_prior.set_learnability(header["prior_learnability"])
         columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
@@ -126,6 +90,34 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
         raise ValueError(f"{path}: the model file is damaged ({error})") from None
     model.load_state_dict(dict(tensors))
     return model
+
+
+def _arguments(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a constructor takes, from the plain values that a file holds."""
+    made = {"likelihood": likelihoods.from_config, "inference": choices.from_config, "transformer": _transformer}
+    return {name: made[name](value) if name in made else value for name, value in config.items()}
+
+
+def _transformer(config: Mapping[str, Any]) -> Transformer:
+    return Transformer(**config)
+
+
+def todays_header(header: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's header as this version would write it, whatever version wrote it."""
+    config = dict(header["config"])
+    if "inference_hidden" not in config:
+        return dict(header)
+    name = config.pop("inference", "pointwise")
+    config["inference"] = {
+        "name": name,
+        "hidden": config.pop("inference_hidden"),
+        "sees_hidden": config.pop("inference_sees_hidden", False),
+        "min_pseudo_noise": config.pop("min_pseudo_noise"),
+        **({"heads": 4} if name == "attentive" else {}),
+    }
+    if header["class"] == "BNAM":
+        config["transformer"] = {part: config.pop(part) for part in ("width", "blocks", "heads", "mlp")}
+    return {**header, "class": "AttBNNP" if name == "attentive" else header["class"], "config": config}
 
 
 def _with_todays_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from bnnp._core.progress import points_bar
-from bnnp._core.shapes import Float, Tensor
-from bnnp.models.draws import Draws
+from bnnp.models.draws import Draws, in_canonical_order, sample_chunks
+from bnnp.models.evidence import WeightModel
+from bnnp.models.inferring import InferredWeights
+from bnnp.models.layerwise import Turn, Updated, through_layers
 from bnnp.models.posterior import WeightPosterior
-from bnnp.networks.base import features_of_layer
-from bnnp.numerics.gaussian import (
-    CAREFUL,
-    NaturalParameters,
-    UnitPrior,
-    condition_on,
-    log_density_at_sample,
-    natural_parameters,
-)
+from bnnp.models.sums import check_can_be_cut, conditioned_on, no_inputs, no_points, sums_with_draws
 from bnnp.tasks.pieces import ArrayPieces, ParquetPieces, pieces_of
 from bnnp.tasks.task import TaskBatch
 
-if TYPE_CHECKING:
-    from bnnp.models.amortised import AmortisedModel, InferredWeights
-
 
 def sampler(
-    model: AmortisedModel, x: Any, y: Any, seed: int, chunk_size: int, progress: bool
+    model: WeightModel, x: Any, y: Any, seed: int, chunk_size: int, progress: bool
 ) -> Callable[[range], WeightPosterior]:
     """Any samples of the posterior, by their numbers; the context is read anew for each call and layer."""
-    from bnnp.models.amortised import sample_chunks
-
     check_chunk_size(model, chunk_size)
     context = _Context.of(model, x, y, chunk_size)
 
@@ -42,57 +31,39 @@ def sampler(
         with torch.no_grad(), points_bar(progress) as bar:
             total = None if context.points is None else context.points * model.network.num_layers * len(runs)
             shown = bar.add_task("conditioning, points x layers", total=total)
-            parts = [
-                _infer(model, context, Draws(seed, some, model.dtype, model.device), lambda n: bar.advance(shown, n))
-                for some in runs
-            ]
+
+            def infer(some: range) -> Turn:
+                draws = Draws(seed, some, model.dtype, model.device)
+                update = FromStream(model, context, draws, lambda n: bar.advance(shown, n))
+                return through_layers(model.network, model.prior, no_inputs(model), update)
+
+            ends = [infer(some) for some in runs]
         points = context.points
         assert points is not None
-        inferred = [part for part, _ in parts]
-        return WeightPosterior.joined(model, inferred, seed, points, None, [natural for _, natural in parts])
+        sums = [end.done[-1].sums for end in ends]
+        inferred = [InferredWeights.of(end) for end in ends]
+        return WeightPosterior.joined(model, inferred, seed, points, None, [one for one in sums if one is not None])
 
     return posterior
 
 
-def can_be_cut(model: AmortisedModel) -> bool:
-    """Whether the points of a context do not see each other, so that sums over parts of it are all there is to it."""
-    return model.pointwise and not model.network.mixes_points
-
-
-def check_chunk_size(model: AmortisedModel, chunk_size: Any) -> None:
+def check_chunk_size(model: WeightModel, chunk_size: Any) -> None:
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size: got {chunk_size!r}, expected a positive number of points")
     check_can_be_cut(model, "chunk_size")
-
-
-def check_can_be_cut(model: AmortisedModel, what: str) -> None:
-    """Refuse models in which the points of a context see each other."""
-    if model.network.mixes_points:
-        raise ValueError(
-            f"{what}: points of a context attend to each other in this network, so that chunks of them have other "
-            "activations than the whole; give the whole context to `condition`"
-        )
-    if not model.pointwise:
-        raise ValueError(
-            f"{what}: the inference networks of an AttBNNP let the points of a context attend to each other, so that "
-            "chunks of them give another posterior than the whole (paper, section 2.6); give the whole context to "
-            "`condition`, or use a BNNP"
-        )
 
 
 @dataclass
 class _Context:
     """Chunks of a context, prepared for a model. `points` is known after the first reading at the latest."""
 
-    model: AmortisedModel
+    model: WeightModel
     read: Callable[[], Iterator[tuple[Any, Any]]]
     chunk_size: int
     points: int | None
 
     @staticmethod
-    def of(model: AmortisedModel, x: Any, y: Any, chunk_size: int) -> _Context:
-        from bnnp.models.amortised import in_canonical_order
-
+    def of(model: WeightModel, x: Any, y: Any, chunk_size: int) -> _Context:
         if y is None:
             return _Context(model, pieces_of(x), chunk_size, len(x) if isinstance(x, ParquetPieces) else None)
         if hasattr(x, "filename"):  # a memmap: too large to sort, so taken in its own order
@@ -120,77 +91,33 @@ class _Context:
             )
 
 
-def _infer(
-    model: AmortisedModel, context: _Context, draws: Draws, advance: Callable[[int], None]
-) -> tuple[InferredWeights, NaturalParameters]:
-    """Sample the posterior; also gives the sums of the last layer."""
-    from bnnp.models.amortised import InferredWeights
+@dataclass(frozen=True)
+class FromStream:
+    """A layer is conditioned on sums over chunks, which are read one after the other and forgotten.
 
-    weights: list[Tensor] = []
-    kls, log_densities = [], []
-    whitened: list[Tensor] = []
-    natural = None
-    for layer in range(model.network.num_layers):
-        prior = model.prior.layer(layer, whitened)
-        natural = no_points(model, layer, len(draws.samples))
-        for start, batch in context.chunks():
-            natural = natural + sums_over(model, layer, prior, weights, batch, draws, start)
-            advance(batch.x.shape[1])
-        sample = model.named_update(layer, condition_on, prior, natural, layer_noise(model, draws, layer))
-        double = prior.to(CAREFUL)
-        log_densities.append(log_density_at_sample(double, sample, natural).sum(-1))
-        kls.append(sample.kl.sum(-1))
-        if model.prior.couples_layers:
-            whitened.append(sample.whitened.to(model.dtype))
-        weights.append(model.prior.from_units(layer, (double.mean + sample.centred).to(model.dtype)))
-    assert natural is not None
-    no_outputs = torch.empty(1, len(draws.samples), 0, model.network.sizes[-1])
-    return InferredWeights(weights, kls, no_outputs, log_densities), natural
+    Attributes:
+        model: Whose layers they are.
+        context: The chunks.
+        draws: The normal draws behind the samples.
+        advance: Is told how many points have been read.
+    """
+
+    model: WeightModel
+    context: _Context
+    draws: Draws
+    advance: Callable[[int], object]
+
+    def __call__(self, turn: Turn) -> Updated:
+        sums = no_points(self.model, turn.index, len(self.draws.samples))
+        for start, batch in self.context.chunks():
+            sums = sums + sums_with_draws(self.model, turn, batch, self.draws, start)
+            self.advance(batch.x.shape[1])
+        new = conditioned_on(turn, sums, self.draws)
+        last = turn.index == self.model.network.num_layers - 1
+        return new if last else replace(new, sums=None)  # those of other layers are large, and nobody needs them
 
 
-def sums_over(
-    model: AmortisedModel,
-    layer: int,
-    prior: UnitPrior,
-    weights: list[Float[Tensor, "one samples _d _out"]],
-    batch: TaskBatch,
-    draws: Draws,
-    start: int,
-) -> NaturalParameters:
-    """What a chunk adds to a layer's natural parameters, given the weights of earlier layers."""
-    x = batch.x.unsqueeze(1)
-    features = features_of_layer(model.network.program(x), weights)
-    before = outputs_before(model, x, weights)
-    phi, seen = model.evidence(layer, batch, before, features)
-    noise = model.layer_draws(draws, layer, start, start + batch.x.shape[1])
-    return natural_parameters(prior.mean, phi, seen, noise.points)
-
-
-def layer_noise(model: AmortisedModel, draws: Draws, layer: int) -> Float[Tensor, "one samples units d"]:
-    return draws.weights(layer, *model.prior.unit_shape(layer))
-
-
-def no_points(model: AmortisedModel, layer: int, samples: int) -> NaturalParameters:
-    units, size = model.prior.unit_shape(layer)
-    shared = 1 if layer == 0 else samples  # the first layer's features are those of every sample
-
-    def zeros(*shape: int) -> Tensor:
-        return torch.zeros(1, *shape, dtype=CAREFUL, device=model.device)
-
-    pairs = size * (size + 1) // 2
-    return NaturalParameters(
-        zeros(shared, pairs, units), zeros(shared, size, units), zeros(samples, size, units), zeros(shared, units)
-    )
-
-
-def outputs_before(model: AmortisedModel, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """Outputs of the layer before, which only inference networks that see hidden units need."""
-    if not model.inference_sees_hidden or not weights:
-        return x
-    return features_of_layer(model.network.program(x), weights[:-1]) @ weights[-1]
-
-
-def _numbers_per_sample(model: AmortisedModel, chunk_size: int) -> int:
+def _numbers_per_sample(model: WeightModel, chunk_size: int) -> int:
     """Size of the largest array that a chunk makes for one weight sample."""
     sizes = []
     for layer in range(model.network.num_layers):

@@ -15,6 +15,6 @@ from bnnp.neural_processes.transformer import ARTNP, TNP
 PEERS = {"cnp": CNP, "np": NP, "anp": ANP, "bnp": BNP, "tnp": TNP}
 """By name, for the command line."""
 
-CLASSES |= {peer.__name__: peer for peer in PEERS.values()}  # so that `bnnp.load` knows them
+CLASSES |= {peer.__name__: peer for peer in (*PEERS.values(), ARTNP)}  # so that `bnnp.load` knows them
 
 __all__ = ["ANP", "ARTNP", "BNP", "CNP", "NP", "PEERS", "TNP", "NeuralProcess", "Posterior"]

@@ -51,3 +51,32 @@ class MeanAggregation(nn.Module):
         self, points: Float[Tensor, "tasks points features"], mask: Bool[Tensor, "tasks points"]
     ) -> DiagonalGaussian:
         return DiagonalGaussian(*self.head(mean_of_points(self.encoder(points), mask)).chunk(2, dim=-1))
+
+
+def gaussian_product(
+    observed: Float[Tensor, "tasks points latent"],
+    log_variance: Float[Tensor, "tasks points latent"],
+    mask: Bool[Tensor, "tasks points"],
+) -> DiagonalGaussian:
+    """The posterior of `z ~ N(0, 1)` given observations `r_n ~ N(z, variance_n)` (Volpp et al. 2021, eq. 9).
+
+    Precisions add, and the mean weighs observations by their precisions. Without points it is the prior, exactly.
+    """
+    precision = torch.exp(-log_variance.masked_fill(~mask.unsqueeze(-1), torch.inf))
+    total = 1 + precision.sum(1)
+    mean = (precision * torch.where(mask.unsqueeze(-1), observed, 0)).sum(1) / total
+    return DiagonalGaussian(mean, -0.5 * total.log())
+
+
+class BayesianAggregation(nn.Module):
+    """Every point is an observation of the latent variable, with a predicted variance (Volpp et al. 2021)."""
+
+    def __init__(self, seen: int, latent_size: int, hidden: Sequence[int], activation: str, generator: torch.Generator):
+        super().__init__()
+        self.encoder = PointEncoder(seen, 2 * latent_size, hidden, activation, generator)
+
+    def forward(
+        self, points: Float[Tensor, "tasks points features"], mask: Bool[Tensor, "tasks points"]
+    ) -> DiagonalGaussian:
+        observed, log_variance = self.encoder(points).chunk(2, dim=-1)
+        return gaussian_product(observed, log_variance, mask)

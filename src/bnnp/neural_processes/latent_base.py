@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
-from torch import nn
 
-from bnnp._core.random import as_generator
+from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference_nets.pointwise import PointEncoder
 from bnnp.likelihoods.base import Likelihood
 from bnnp.networks.base import with_bias
-from bnnp.neural_processes.aggregate import DiagonalGaussian
+from bnnp.neural_processes.aggregate import BayesianAggregation, DiagonalGaussian, MeanAggregation
 from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.path import Codes, DeterministicPath
 from bnnp.neural_processes.posterior import Posterior, SampledFunction
@@ -21,16 +21,7 @@ from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """What users choose for any of these models."""
-
-    in_size: int
-    out_size: int
-    hidden: Sequence[int]
-    activation: str
-    latent_size: int
+HEADS = 4
 
 
 @dataclass(frozen=True)
@@ -54,31 +45,62 @@ class InferredLatent:
 
 
 class LatentProcess(NeuralProcess):
-    """`z ~ q(z | context)`, and a network of `z`, the input and, with a deterministic path, what the input looks up."""
+    """`z ~ q(z | context)`, and a network of `z`, the input and, with a deterministic path, what the input looks up.
+
+    Args:
+        in_size: Input columns.
+        out_size: Outputs (for `Categorical`, the number of classes).
+        hidden: Units of encoder and decoder (the paper: three layers of 256, SiLU).
+        activation: A name.
+        likelihood: See `NeuralProcess`; the paper has `bnnp.Gaussian(0.1)`, and trains with `NPML(16)`, 500,000 steps
+            at learning rates from 1e-4 to 1e-5. `NPVI` is the original objective.
+        latent_size: Of the latent variable.
+        heads: Of attention, 4 by default; they divide the last of `hidden`. For an `ANP` alone.
+        dtype: Precision of the model.
+        seed: Of the starting weights.
+    """
+
+    aggregation_kind: ClassVar[type[MeanAggregation] | type[BayesianAggregation]] = MeanAggregation
+    attends: ClassVar[bool] = False
 
     def __init__(
         self,
-        sizes: Sizes,
-        likelihood: Likelihood | None,
-        aggregation: Callable[[int, int, Sequence[int], str, torch.Generator], nn.Module],
-        heads: int | None,
-        dtype: torch.dtype,
-        generator: torch.Generator,
+        in_size: int,
+        out_size: int,
+        hidden: Sequence[int] = (128, 128),
+        activation: str = "silu",
+        likelihood: Likelihood | None = None,
+        *,
+        latent_size: int = 64,
+        heads: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        seed: Seed = 0,
     ):
-        """aggregation: makes the network from points to `q(z | points)`;  heads: of the deterministic path, if any."""
-        in_size, out_size = sizes.in_size, sizes.out_size
         super().__init__(in_size, out_size, likelihood)
-        hidden, activation, latent_size = tuple(sizes.hidden), sizes.activation, sizes.latent_size
         if latent_size < 1 or not hidden:
             raise ValueError(f"hidden, latent_size: got {hidden}, {latent_size}, expected layers and a positive number")
-        seen = in_size + out_size
-        self.aggregation = aggregation(seen, latent_size, hidden, activation, generator)
-        self.path = DeterministicPath(in_size, seen, hidden, heads, activation, generator) if heads else None
-        width = latent_size + in_size + (hidden[-1] if heads else 0)
+        self.heads = self._checked_heads(heads)
+        generator, seen = as_generator(seed), in_size + out_size
+        self.aggregation = self.aggregation_kind(seen, latent_size, hidden, activation, generator)
+        self.path = None
+        if self.heads is not None:
+            self.path = DeterministicPath(in_size, seen, hidden, self.heads, activation, generator)
+        width = latent_size + in_size + (0 if self.path is None else hidden[-1])
         self.decoder = PointEncoder(width, self.numbers, hidden, activation, generator)
-        self.heads = heads
-        self._config = {**asdict(sizes), "hidden": list(hidden)}
+        sizes = {"in_size": in_size, "out_size": out_size, "hidden": list(hidden)}
+        self._config = {**sizes, "activation": activation, "latent_size": latent_size}
+        if self.heads is not None:
+            self._config["heads"] = self.heads
         self.to(dtype)
+
+    def _checked_heads(self, heads: int | None) -> int | None:
+        if not self.attends:
+            if heads is not None:
+                raise ValueError(f"heads: got {heads}, but a {type(self).__name__} has no attention; use ANP")
+            return None
+        if heads is not None and heads < 1:
+            raise ValueError(f"heads: got {heads}, expected a positive number")
+        return HEADS if heads is None else heads
 
     def given(self, context: TaskBatch) -> DiagonalGaussian:
         """`q(z | context)`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -30,14 +31,26 @@ class TNP(ConditionalProcess):
     same whatever is asked for beside them. Context points do not see targets: they are read once, and predictions cost
     attention to them.
 
-    hidden: a block of attention and a perceptron for each entry, all of the same width (the paper: three of 256, SiLU).
-    heads: of attention; they divide the width.
-    likelihood: see `NeuralProcess`. The paper trains with NPML for 50,000 steps.
-    autoregressive: draw functions target by target (the paper's AR-TNP). Training is the same, so that a trained TNP
-        does as well: `tnp.as_autoregressive()`.
+    Args:
+        in_size: Input columns.
+        out_size: Outputs (for `Categorical`, the number of classes).
+        hidden: A block of attention and a perceptron for each entry, all of the same width (the paper: three of 256,
+            SiLU).
+        activation: A name.
+        likelihood: See `NeuralProcess`. The paper trains with NPML for 50,000 steps.
+        heads: Of attention; they divide the width.
+        autoregressive: Draw functions target by target (the paper's AR-TNP, `ARTNP`). Training is the same, so that a
+            trained TNP does as well: `tnp.as_autoregressive()`.
+        dtype: Precision of the model.
+        seed: Of the starting weights.
 
-    Example: `model = bnnp.neural_processes.TNP(in_size=1, out_size=1, seed=0)`
+    Example:
+        >>> import bnnp
+        >>> bnnp.neural_processes.TNP(in_size=1, out_size=1, seed=0).autoregressive
+        False
     """
+
+    target_by_target: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -48,11 +61,13 @@ class TNP(ConditionalProcess):
         likelihood: Likelihood | None = None,
         *,
         heads: int = 4,
-        autoregressive: bool = False,
+        autoregressive: bool | None = None,
         dtype: torch.dtype = torch.float32,
         seed: Seed = 0,
     ):
-        super().__init__(in_size, out_size, likelihood, autoregressive)
+        if autoregressive is not None and autoregressive < self.target_by_target:
+            raise ValueError("autoregressive: got False, expected True for an ARTNP; use TNP")
+        super().__init__(in_size, out_size, likelihood, self.target_by_target or bool(autoregressive))
         generator = as_generator(seed)
         if len(set(hidden)) != 1:
             raise ValueError(f"hidden: got {tuple(hidden)}, expected equal widths, one a block, as in (64, 64, 64)")
@@ -69,7 +84,7 @@ class TNP(ConditionalProcess):
             "hidden": list(hidden),
             "activation": activation,
             "heads": heads,
-            "autoregressive": autoregressive,
+            "autoregressive": self.autoregressive,
         }
         self.to(dtype)
 
@@ -97,11 +112,14 @@ class TNP(ConditionalProcess):
         return 4 * self.width + self.heads * (context + 1)
 
 
-def ARTNP(  # noqa: N802 (it stands for a class, as in the paper)
-    in_size: int, out_size: int, hidden: Sequence[int] = (64, 64, 64), *arguments, **choices
-) -> TNP:
+class ARTNP(TNP):
     """The AR-TNP: a TNP that draws functions target by target. It takes the arguments of `TNP`.
 
-    Example: `model = bnnp.neural_processes.ARTNP(in_size=1, out_size=1, seed=0)`
+    Example:
+        >>> import bnnp
+        >>> model = bnnp.neural_processes.ARTNP(in_size=1, out_size=1, hidden=(8, 8), seed=0)
+        >>> model.autoregressive
+        True
     """
-    return TNP(in_size, out_size, hidden, *arguments, autoregressive=True, **choices)
+
+    target_by_target: ClassVar[bool] = True

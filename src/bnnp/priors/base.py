@@ -48,6 +48,15 @@ class Prior(Shown, nn.Module, abc.ABC):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
+    def check_fits(self, network: AnyNetwork) -> None:
+        """Refuse a network whose weights have other shapes than those that this prior is over."""
+        if network.weight_shapes != self.network.weight_shapes:
+            raise ValueError(
+                f"prior: got one over weights of shapes {self.network.weight_shapes} for a network with "
+                f"{network.weight_shapes}, expected the same shapes; build the prior for this network, as in "
+                f"bnnp.priors.{type(self).__name__}(network)"
+            )
+
     # --- weights of a layer (d x out) as units, and back -----------------------------------------------------------
 
     def to_units(self, weights: Float[Tensor, "*batch d out"]) -> Float[Tensor, "*batch units unit_size"]:

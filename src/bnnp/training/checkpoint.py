@@ -9,7 +9,7 @@ import torch
 from bnnp._core.files import read_tensors, write_tensors
 from bnnp._core.shapes import Tensor
 from bnnp.models.base import MetaLearner
-from bnnp.models.saving import model_header, rebuild
+from bnnp.models.saving import model_header, rebuild, todays_header
 from bnnp.training.checks import check_count
 from bnnp.training.history import History
 from bnnp.training.identity import differences
@@ -93,7 +93,8 @@ def restore(
     missing = [key for key in ("model", "step", "seconds", "settings", "history", "recent") if key not in header]
     if missing:
         raise ValueError(f"{path}: the header of this file is damaged ({missing[0]} is missing)")
-    different = differences(header["settings"], identity)
+    written = {**header["settings"], "model": todays_header(header["settings"]["model"])}
+    different = differences(written, identity)
     if different is not None:
         raise ValueError(f"checkpoint: {path} {different}")
     saved = rebuild(_with_prefix(tensors, "model/"), header["model"], str(path))

@@ -15,8 +15,8 @@ import torch
 
 from bnnp._core.random import normal
 from bnnp._core.shapes import Bool, Float, Tensor
-from bnnp.inference.mcmc.chains import Chain, Sampler
-from bnnp.inference.mcmc.steps import begin, chosen, leapfrog
+from bnnp.inference.mcmc.chains import Chain
+from bnnp.inference.mcmc.steps import Tested, chosen, leapfrog
 from bnnp.inference.target import Density
 
 DIVERGED = 1000.0
@@ -24,16 +24,20 @@ DIVERGED = 1000.0
 
 
 @dataclass(frozen=True)
-class NUTS(Sampler):
-    """step_size: where warm-up begins.  max_doublings: a path has at most `2^max_doublings` leapfrog steps."""
+class NUTS(Tested):
+    """The no-U-turn sampler, which finds the length of its paths itself.
+
+    Args:
+        step_size: Of the leapfrog steps, where warm-up begins.
+        max_doublings: A path has at most `2^max_doublings` leapfrog steps.
+        adapts: Whether warm-up changes the step size.
+        target_acceptance: What warm-up aims at.
+    """
 
     step_size: float = 0.01
     max_doublings: int = 8
     adapts: bool = True
     target_acceptance: float = 0.8
-
-    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
-        return begin(density, position, self.step_size)
 
     def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
         momentum = normal(chain.position.shape, chain.position, generator)
@@ -154,18 +158,26 @@ def _branch(
         if leaf % 2 == 0:  # a subtree may begin here
             beginnings[(leaf // 2).bit_count()] = Beginning(last, here, total)
         total = total + here.momentum
-        size = 2
-        while (leaf + 1) % size == 0:  # one ends here
-            start = beginnings[((leaf + 1 - size) // 2).bit_count()]
-            turned = turned | _turns(start.leaf, here, total - start.before)
-            if size > 2:
-                seam = beginnings[((leaf + 1 - size // 2) // 2).bit_count()]
-                turned = turned | _turns(start.leaf, seam.leaf, seam.before + seam.leaf.momentum - start.before)
-                turned = turned | _turns(seam.last, here, total - seam.before + seam.last.momentum)
-            size *= 2
+        turned = turned | _turned_within(beginnings, leaf, here, total)
         if bool(turned.all()):
             break
     return Branch(first, here, proposal, log_weight, total, turned, accepted, steps)
+
+
+def _turned_within(
+    beginnings: dict[int, Beginning], leaf: int, here: Chain, total: Float[Tensor, "sets chains size"]
+) -> Bool[Tensor, "sets chains"]:
+    """Whether any of the subtrees that end at a leaf has turned; `total` is the sum of momenta up to it."""
+    turned, size = torch.zeros_like(here.value, dtype=torch.bool), 2
+    while (leaf + 1) % size == 0:
+        start = beginnings[((leaf + 1 - size) // 2).bit_count()]
+        turned = turned | _turns(start.leaf, here, total - start.before)
+        if size > 2:
+            seam = beginnings[((leaf + 1 - size // 2) // 2).bit_count()]
+            turned = turned | _turns(start.leaf, seam.leaf, seam.before + seam.leaf.momentum - start.before)
+            turned = turned | _turns(seam.last, here, total - seam.before + seam.last.momentum)
+        size *= 2
+    return turned
 
 
 def _turns(one: Chain, other: Chain, momenta: Float[Tensor, "sets chains size"]) -> Bool[Tensor, "sets chains"]:

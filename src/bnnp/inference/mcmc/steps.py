@@ -14,21 +14,44 @@ from bnnp.inference.mcmc.chains import Chain, Sampler
 from bnnp.inference.target import Density, Target
 
 
+class Tested(Sampler):
+    """A chain with a Metropolis test, or a rule that does as well: it begins with the density of its position."""
+
+    step_size: float
+
+    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
+        value, gradient = density.value_and_gradient(position)
+        log_step = torch.full_like(value, math.log(self.step_size))
+        return Chain(position.detach(), value, gradient, log_step, torch.zeros_like(value), torch.zeros_like(position))
+
+
+class Untested(Sampler):
+    """A chain without a test: it begins at rest, needs no density, and is always accepted."""
+
+    step_size: float
+    adapts = False
+
+    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
+        value, still = position.new_zeros(position.shape[:2]), torch.zeros_like(position)
+        step = torch.full_like(value, math.log(self.step_size))
+        return Chain(position.detach(), value, still, step, torch.ones_like(value), still)
+
+
 @dataclass(frozen=True)
-class HMC(Sampler):
+class HMC(Tested):
     """Hamiltonian Monte Carlo. With one leapfrog step it is Langevin Monte Carlo with a Metropolis test.
 
-    step_size: of the leapfrog steps; where warm-up begins, if it adapts.
-    adapts: whether warm-up changes it.
+    Args:
+        step_size: Of the leapfrog steps; where warm-up begins, if it adapts.
+        leapfrog_steps: Of one proposal.
+        adapts: Whether warm-up changes the step size.
+        target_acceptance: What warm-up aims at.
     """
 
     step_size: float = 0.01
     leapfrog_steps: int = 50
     adapts: bool = True
     target_acceptance: float = 0.8
-
-    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
-        return begin(density, position, self.step_size)
 
     def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
         momentum = normal(chain.position.shape, chain.position, generator)
@@ -41,7 +64,7 @@ class HMC(Sampler):
 
 
 @dataclass(frozen=True)
-class SGHMC(Sampler):
+class SGHMC(Untested):
     """Stochastic-gradient Hamiltonian Monte Carlo: friction takes out what the noise of minibatches puts in.
 
     A step of length `step_size` is `p <- (1 - a) p + eps g + sqrt(2 a) z` and `w <- w + eps p`, with the friction
@@ -52,10 +75,6 @@ class SGHMC(Sampler):
     leapfrog_steps: int = 20
     friction: float = 0.1
     batch_size: int = 128
-    adapts = False
-
-    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
-        return _at_rest(position, self.step_size)
 
     def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
         assert isinstance(density, Target)
@@ -69,7 +88,7 @@ class SGHMC(Sampler):
 
 
 @dataclass(frozen=True)
-class SGLD(Sampler):
+class SGLD(Untested):
     """Stochastic-gradient Langevin dynamics: `w <- w + eps^2/2 g + eps z`, where `eps = step_size`.
 
     In these terms the step size is that of a leapfrog step; many papers write `eps^2` or `eps^2/2` for it.
@@ -77,10 +96,6 @@ class SGLD(Sampler):
 
     step_size: float = 1e-3
     batch_size: int = 128
-    adapts = False
-
-    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
-        return _at_rest(position, self.step_size)
 
     def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
         assert isinstance(density, Target)
@@ -88,20 +103,6 @@ class SGLD(Sampler):
         value, gradient = density.minibatch_value_and_gradient(chain.position, self.batch_size, generator)
         shock = normal(chain.position.shape, chain.position, generator)
         return replace(chain, position=chain.position + 0.5 * step**2 * gradient + step * shock, value=value)
-
-
-def begin(density: Density, position: Float[Tensor, "sets chains size"], step_size: float) -> Chain:
-    value, gradient = density.value_and_gradient(position)
-    log_step = torch.full_like(value, math.log(step_size))
-    return Chain(position.detach(), value, gradient, log_step, torch.zeros_like(value), torch.zeros_like(position))
-
-
-def _at_rest(position: Float[Tensor, "sets chains size"], step_size: float) -> Chain:
-    """The beginning of a chain without a test: it needs no density, and is always accepted."""
-    value = position.new_zeros(position.shape[:2])
-    step = torch.full_like(value, math.log(step_size))
-    still = torch.zeros_like(position)
-    return Chain(position.detach(), value, still, step, torch.ones_like(value), still)
 
 
 def leapfrog(density: Density, chain: Chain, steps: int, sign: Float[Tensor, "sets chains"] | float = 1.0) -> Chain:

@@ -1,7 +1,6 @@
 """Global inducing points (Ober and Aitchison 2021): the BNNP's layerwise posterior, with free parameters for the
 pseudo-observations of a few invented points instead of inference networks."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -11,9 +10,10 @@ from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.target import Target, log_likelihood, random_rows, rows_of
 from bnnp.inference.vi.base import Variational
+from bnnp.inference_nets.base import MIN_PSEUDO_NOISE
+from bnnp.inference_nets.pseudo import inverse_noise
 from bnnp.likelihoods.gaussian import Gaussian
-from bnnp.models.amortised import MIN_PSEUDO_NOISE
-from bnnp.networks.base import run
+from bnnp.models.layerwise import Turn, Updated, through_layers
 from bnnp.numerics.gaussian import Observations, UpdateNoise, condition
 
 LOG_NOISE_START = -1.0
@@ -36,9 +36,11 @@ class InducingPoints(nn.Module):
 
 @dataclass(frozen=True)
 class GIVI(Variational):
-    """num_inducing: invented points a data set; at most as many as the smallest data set has points.
+    """Inducing points for each data set, which climb the evidence lower bound.
 
-    min_pseudo_noise: lower bound of the noise of their pseudo-observations, as in the BNNP.
+    Args:
+        num_inducing: Invented points per data set; at most as many as the smallest data set has points.
+        min_pseudo_noise: Lower bound of the noise of their pseudo-observations, as in the BNNP.
     """
 
     num_inducing: int = 24
@@ -69,24 +71,37 @@ class GIVI(Variational):
         self, target: Target, points: InducingPoints, samples: int, generator: torch.Generator
     ) -> tuple[list[Tensor], Float[Tensor, "sets samples"]]:
         """Weights, each layer's given the samples of those before, and the KL to the prior."""
-        weights: list[Tensor] = []
-        kls: list[Tensor] = []
+        update = FromInducing(points, samples, generator, self.min_pseudo_noise)
+        end = through_layers(target.network, target.prior, points.inputs, update)
+        kls = [layer.kl.expand(-1, samples) for layer in end.done if layer.kl is not None]
+        return end.weights, torch.stack(kls).sum(0)
 
-        def outputs(layer: int, features: Tensor) -> Tensor:
-            with torch.no_grad():
-                prior = target.prior.layer(layer, [])
-            units, size = target.prior.unit_shape(layer)
-            least = self.min_pseudo_noise
-            inverse_noise = torch.sigmoid(math.log(least) - points.log_noise[layer]) / least
-            seen = Observations(points.y[layer], inverse_noise)
-            shape = (target.sets, samples, units)
-            noise = UpdateNoise(
-                normal((*shape, size), features, generator), normal((*shape, features.shape[-2]), features, generator)
-            )
-            update = condition(prior, features, seen, noise)
-            weights.append(target.prior.from_units(layer, prior.mean + update.centred))
-            kls.append(update.kl.sum(-1).expand(-1, samples))
-            return features @ weights[-1]
 
-        run(target.network.program(points.inputs.unsqueeze(1)), outputs)
-        return weights, torch.stack(kls).sum(0)
+@dataclass(frozen=True)
+class FromInducing:
+    """A layer is conditioned on the pseudo-observations of inducing points, which go along; the prior is a constant.
+
+    Attributes:
+        points: The inducing points of every data set.
+        samples: Weight samples per data set.
+        generator: Of the normal draws.
+        min_noise: Lower bound of the pseudo-noise.
+    """
+
+    points: InducingPoints
+    samples: int
+    generator: torch.Generator
+    min_noise: float
+
+    def __call__(self, turn: Turn) -> Updated:
+        with torch.no_grad():
+            prior = turn.prior
+        log_noise, phi = self.points.log_noise[turn.index], turn.features
+        seen = Observations(self.points.y[turn.index], inverse_noise(log_noise, self.min_noise))
+        units, size = turn.of.unit_shape(turn.index)
+        of_weights, of_points = (
+            normal((len(phi), self.samples, units, count), phi, self.generator) for count in (size, phi.shape[-2])
+        )
+        update = condition(prior, phi, seen, UpdateNoise(of_weights, of_points))
+        weights = turn.of.from_units(turn.index, prior.mean + update.centred)
+        return Updated(weights, lambda: update.whitened, update.kl.sum(-1))

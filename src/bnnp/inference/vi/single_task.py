@@ -1,6 +1,6 @@
 """The BNNP for one data set: its inference networks are trained on that data set alone, under a given prior."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -9,11 +9,11 @@ from bnnp._core.random import as_integer
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.target import Target
 from bnnp.inference.vi.base import Variational
+from bnnp.inference_nets.choices import Pointwise
 from bnnp.inference_nets.pointwise import PointEncoder
 from bnnp.models.bnnp import BNNP
 from bnnp.models.estimates import in_float64_where_needed
 from bnnp.networks.perceptron import Network
-from bnnp.priors import PRIORS
 from bnnp.tasks.task import SplitBatch
 
 
@@ -21,11 +21,12 @@ from bnnp.tasks.task import SplitBatch
 class SingleTaskBNNP(Variational):
     """Inference networks for each data set, trained by the evidence lower bound; the prior and the noise are fixed.
 
-    inference_hidden: units of the inference networks; those of the network where not given.
-    start: a trained model whose inference networks they start as, in place of random ones (fine-tuning).
+    Args:
+        inference: The inference networks; by default they have the hidden units of the network.
+        start: A trained model whose inference networks they start as, in place of random ones (fine-tuning).
     """
 
-    inference_hidden: tuple[int, ...] | None = None
+    inference: Pointwise = field(default_factory=Pointwise)
     start: BNNP | None = None
 
     def approximation(self, target: Target, generator: torch.Generator) -> BNNP:
@@ -45,7 +46,8 @@ class SingleTaskBNNP(Variational):
     ) -> Float[Tensor, "sets samples"]:
         """With the last layer integrated, where the likelihood is Gaussian."""
         if model.can_integrate:
-            estimates = model.estimate(SplitBatch(target.data, target.data).without_targets(), samples, generator)
+            batch = SplitBatch(target.data, target.data).without_targets()
+            estimates = model.estimate(batch, samples, generator, integrate=True)
             bound = in_float64_where_needed(estimates, lambda found: found.context() - found.kl())
             return bound.expand(-1, samples).to(target.data.x)
         inferred = model.infer(target.data, samples, generator)
@@ -58,7 +60,6 @@ class SingleTaskBNNP(Variational):
         return model.infer(target.data, samples, generator).weights
 
     def _model(self, target: Target, seed: int) -> BNNP:
-        (name,) = [name for name, kind in PRIORS.items() if type(target.prior) is kind]
         network = target.network
         assert isinstance(network, Network)
         model = BNNP(
@@ -66,16 +67,12 @@ class SingleTaskBNNP(Variational):
             network.sizes[-1],
             network.sizes[1:-1],
             network.activation,
-            name,
+            target.prior,
             target.likelihood,
-            inference_hidden=self.inference_hidden,
+            inference=self.inference,
             dtype=target.data.x.dtype,
             seed=seed,
         )
-        with torch.no_grad():
-            for own, given in zip(model.prior.blocks, target.prior.blocks, strict=True):
-                for mine, theirs in zip(own.children(), given.children(), strict=True):
-                    mine.assign(theirs())  # pyright: ignore
         if self.start is not None:
             model.layers.load_state_dict(self.start.layers.state_dict())
         model.set_prior_learnability(0)

@@ -1,0 +1,75 @@
+"""The contracts of an inference network, and of the choice of inference networks for a model."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from bnnp._core.shapes import Bool, Float, Tensor
+
+MIN_PSEUDO_NOISE = 1e-3
+"""The lower bound of predicted pseudo-noise that models have where users do not choose another."""
+
+
+class Encoder(nn.Module, abc.ABC):
+    """An inference network: some numbers for every point of a context."""
+
+    @abc.abstractmethod
+    def forward(
+        self, inputs: Float[Tensor, "*batch points features"], mask: Bool[Tensor, "tasks points"] | None = None
+    ) -> Float[Tensor, "*batch points out"]:
+        """Numbers for every point; `mask` says which points are there."""
+
+    @abc.abstractmethod
+    def set_output_bias(self, columns: slice, value: float) -> None:
+        """Set where some of the numbers start, whatever the point."""
+
+    @abc.abstractmethod
+    def scale_output(self, column: int, factor: float) -> None:
+        """Multiply one of the numbers by a factor, for every point."""
+
+
+@dataclass(frozen=True)
+class Encoders(abc.ABC):
+    """Which inference networks a model has: `bnnp.Pointwise`, `bnnp.Attentive`, or a subclass of your own.
+
+    Attributes:
+        hidden: Hidden units of every inference network. By default those of the model's own network.
+        sees_hidden: Feed the activations of the previous layer to the inference networks too (paper, footnote 2).
+        min_pseudo_noise: Lower bound of every predicted noise. It keeps float32 factorisations accurate.
+        pointwise: Whether every point of a context is seen by itself. Contexts can then be given in chunks.
+    """
+
+    hidden: Sequence[int] | None = None
+    sees_hidden: bool = False
+    min_pseudo_noise: float = MIN_PSEUDO_NOISE
+    pointwise: ClassVar[bool]
+
+    def __post_init__(self):
+        if not self.min_pseudo_noise > 0:
+            raise ValueError(f"min_pseudo_noise: got {self.min_pseudo_noise}, expected a positive number")
+        if self.hidden is not None:
+            object.__setattr__(self, "hidden", tuple(self.hidden))
+
+    @abc.abstractmethod
+    def encoder(
+        self, in_size: int, out_size: int, activation: str | Callable[[Tensor], Tensor], generator: torch.Generator
+    ) -> Encoder:
+        """A new inference network of one layer.
+
+        Args:
+            in_size: Numbers that it sees of a point.
+            out_size: Numbers that it makes for a point.
+            activation: The activation of the model's own network.
+            generator: Where its starting weights are drawn from.
+        """
+
+    def config(self) -> dict[str, Any]:
+        """The choices as plain values, for files."""
+        found = asdict(self)
+        return {**found, "hidden": None if self.hidden is None else list(self.hidden)}
