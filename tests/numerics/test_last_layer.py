@@ -9,19 +9,9 @@ import torch
 
 from bnnp import BNAM, BNNP, AttBNNP, Attentive, Gaussian, Transformer
 from bnnp.models.chunked import InChunks
+from bnnp.numerics.densities import expected_log_likelihood, log_density_of_groups, log_density_of_sums, sums_of_targets
 from bnnp.numerics.gaussian import Observations, UnitPrior, natural_parameters
-from bnnp.numerics.last_layer import (
-    Groups,
-    InFunctionSpace,
-    InWeightSpace,
-    LastLayer,
-    condition_last_layer,
-    expected_log_likelihood,
-    kl_between,
-    log_density_of_groups,
-    log_density_of_sums,
-    sums_of_targets,
-)
+from bnnp.numerics.last_layer import Groups, InFunctionSpace, InWeightSpace, LastLayer, condition_last_layer, kl_between
 from bnnp.numerics.solve import FactorisationError, TooLargeForFloat32
 from bnnp.numerics.symmetric import quadratic_of_one_plus, solve_one_plus, sums_of_squares, within_groups
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI

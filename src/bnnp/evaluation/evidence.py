@@ -19,8 +19,9 @@ from bnnp.inference.mcmc.steps import HMC
 from bnnp.inference.target import Target
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.posterior import WeightPosterior
+from bnnp.numerics.densities import log_normaliser
 from bnnp.numerics.gaussian import CAREFUL, log_prior
-from bnnp.numerics.last_layer import condition_last_layer, log_normaliser
+from bnnp.numerics.last_layer import condition_last_layer
 
 FEW_EFFECTIVE = 100
 """Below so many effective draws an estimate is not to be trusted."""

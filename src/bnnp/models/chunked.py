@@ -18,15 +18,9 @@ from bnnp.models.inferring import InferredHidden, InferredWeights, Rest
 from bnnp.models.layerwise import Turn
 from bnnp.models.streaming import check_chunk_size
 from bnnp.models.sums import sums_over
+from bnnp.numerics.densities import expected_log_likelihood, log_density_of_groups, log_density_of_sums, sums_of_targets
 from bnnp.numerics.gaussian import NaturalParameters, Observations
-from bnnp.numerics.last_layer import (
-    LastLayer,
-    condition_last_layer,
-    expected_log_likelihood,
-    log_density_of_groups,
-    log_density_of_sums,
-    sums_of_targets,
-)
+from bnnp.numerics.last_layer import LastLayer, condition_last_layer
 from bnnp.tasks.task import SplitBatch, TaskBatch
 
 

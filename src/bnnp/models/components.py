@@ -13,14 +13,9 @@ from bnnp._core.shapes import Float, Tensor
 from bnnp.models.estimates import Points
 from bnnp.models.evidence import WeightModel
 from bnnp.models.layerwise import Turn
+from bnnp.numerics.densities import log_density_of_groups, log_density_of_sums, sums_of_targets
 from bnnp.numerics.gaussian import CAREFUL, NaturalParameters, Observations
-from bnnp.numerics.last_layer import (
-    LastLayer,
-    condition_last_layer,
-    log_density_of_groups,
-    log_density_of_sums,
-    sums_of_targets,
-)
+from bnnp.numerics.last_layer import LastLayer, condition_last_layer
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.prediction.weights import NUMBERS_AT_ONCE, fill_in_blocks, network_outputs
 from bnnp.tasks.task import TaskBatch

@@ -20,14 +20,9 @@ import torch
 
 from bnnp._core.shapes import Float, Tensor
 from bnnp.numerics import fallbacks
+from bnnp.numerics.densities import expected_log_likelihood, log_density_of_groups
 from bnnp.numerics.gaussian import Observations, UnitPrior
-from bnnp.numerics.last_layer import (
-    LastLayer,
-    condition_last_layer,
-    expected_log_likelihood,
-    kl_between,
-    log_density_of_groups,
-)
+from bnnp.numerics.last_layer import LastLayer, condition_last_layer, kl_between
 from bnnp.numerics.solve import TooLargeForFloat32
 
 

@@ -18,7 +18,6 @@ than d targets goes through `P_t = P + B^T B` with `B = phi_t L / sigma` instead
 An absent point has `1/s = 0` or `1/sigma = 0`: it drops out of everything exactly.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +27,6 @@ from bnnp.numerics.gaussian import NaturalParameters, Observations, UnitPrior, m
 from bnnp.numerics.solve import check_health, unpacked
 from bnnp.numerics.symmetric import (
     products_of_rows,
-    quadratic_of_one_plus,
     solve_one_plus,
     sums_of_squares,
     within_groups,
@@ -39,7 +37,9 @@ from bnnp.numerics.symmetric import (
 class Groups:
     """How the rows of points are put into groups: `size` points that follow each other, with all outputs of a unit.
 
-    outputs: how many outputs share a unit; rows then are all points of the first output, all of the second, and so on.
+    Attributes:
+        size: Points per group.
+        outputs: How many outputs share a unit. Rows are then all points of the first output, all of the second, ...
     """
 
     size: int = 1
@@ -56,7 +56,14 @@ class Groups:
 
 @dataclass(frozen=True)
 class InWeightSpace:
-    """gram: `P - I`;  inverse: `P^-1`;  centre: `P^-1 b`;  log_determinant: `log |P|`."""
+    """The covariance of the weights through `P`.
+
+    Attributes:
+        gram: `P - I`.
+        inverse: `P^-1`.
+        centre: `P^-1 b`.
+        log_determinant: `log |P|`.
+    """
 
     gram: Float[Tensor, "tasks samples units d d"]
     inverse: Float[Tensor, "tasks samples units d d"]
@@ -74,7 +81,14 @@ class InWeightSpace:
 
 @dataclass(frozen=True)
 class InFunctionSpace:
-    """features: `diag(1/s) phi` of the context;  kernel: `phi Sigma phi^T diag(1/s)`;  inverse: `M^-1`."""
+    """The covariance of the weights through `M`.
+
+    Attributes:
+        features: `diag(1/s) phi` of the context.
+        kernel: `phi Sigma phi^T diag(1/s)`.
+        inverse: `M^-1`.
+        prior_variance: Of the function at the points of the context.
+    """
 
     features: Float[Tensor, "tasks samples units n d"]
     kernel: Float[Tensor, "tasks samples units n n"]
@@ -97,8 +111,12 @@ class InFunctionSpace:
 class LastLayer:
     """The Gaussian of each unit's weights given a context, for every sample of the hidden layers.
 
-    mean: of the weights;  kl: to the prior;  form: their covariance.
-    log_evidence: of the pseudo-observations, without `-sum log s - n log(2 pi)/2`, which depend on the noise alone.
+    Attributes:
+        prior: Of the weights.
+        mean: Of the weights, given the context.
+        kl: To the prior.
+        log_evidence: Of the pseudo-observations, without `-sum log s - n log(2 pi)/2`, which depend on the noise alone.
+        form: The covariance of the weights.
     """
 
     prior: UnitPrior
@@ -165,11 +183,18 @@ def condition_last_layer(
 ) -> LastLayer:
     """The posterior of the last layer, by whichever form has the smaller matrix.
 
-    rest: what other points add, without derivatives of their own;  through_weights: go through weight space anyway, for
-    groups of more than d targets and for the KL between two posteriors.
+    It costs `O(n d^2 + min(n, d)^3)` per task, sample and unit.
 
-    Cost per task, sample and unit: `O(n d^2 + min(n, d)^3)`. In float32 it raises `TooLargeForFloat32` where that is
-    not accurate enough.
+    Args:
+        prior: Of the weights.
+        phi: Features of the context.
+        seen: Its pseudo-observations.
+        rest: What other points add, without derivatives of their own.
+        through_weights: Go through weight space anyway, for groups of more than d targets and for the KL between two
+            posteriors.
+
+    Raises:
+        TooLargeForFloat32: In float32, where that is not accurate enough.
     """
     residual = (seen.y - project(phi, prior.mean).mT) * seen.inverse_noise
     if rest is not None or through_weights or phi.shape[-2] > phi.shape[-1]:
@@ -218,121 +243,12 @@ def times_each(
     return (phi @ side_by_side).unflatten(-1, (units, d)).movedim(-2, 2)
 
 
-def _scaled(matrix: Float[Tensor, "*batch n n"], scale: Float[Tensor, "*#batch n"]) -> Float[Tensor, "*batch n n"]:
-    """`diag(s) A diag(s)`."""
-    return matrix * scale.unsqueeze(-1) * scale.unsqueeze(-2)
-
-
 def _diagonal(matrix: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n"]:
     return matrix.diagonal(dim1=-2, dim2=-1)
 
 
 def _times(matrix: Float[Tensor, "... rows d"], vector: Float[Tensor, "... d"]) -> Float[Tensor, "... rows"]:
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
-
-
-# --- what objectives and predictions are made of ---------------------------------------------------------------------
-
-
-def expected_log_likelihood(
-    layer: LastLayer, phi: Float[Tensor, "tasks samples points d"], seen: Observations, *, of_context: bool = False
-) -> Float[Tensor, "tasks samples"]:
-    """`E_q[log p(y | w)]` of all points, with the likelihood's noise in `seen`. `O(n d^2)` per unit.
-
-    of_context: the points are those that the layer was conditioned on, which saves most of the work.
-    """
-    variance = (
-        layer.variances_of_context(phi, seen.inverse_noise) if of_context else layer.variances(phi, seen.inverse_noise)
-    )
-    misfit = ((seen.y - layer.means(phi)).square() + variance) * seen.inverse_noise.square()
-    return (-0.5 * misfit - log_normaliser(seen.inverse_noise)).sum((-2, -1))
-
-
-def log_density_of_groups(
-    layer: LastLayer,
-    phi: Float[Tensor, "tasks samples rows d"],
-    seen: Observations,
-    group_size: int,
-    outputs: int = 1,
-) -> Float[Tensor, "tasks samples groups"]:
-    """`log q(y)` of each group of `group_size` points that follow each other, with the likelihood's noise in `seen`.
-
-    outputs: how many outputs share a unit; rows then are all points of the first output, all of the second, and so on.
-
-    Cost per task, sample and unit: `O(n d (d + g) + n g^2)` for groups of g up to d; `O(n d^2 + d^3)` for larger ones,
-    for which the layer must have gone through weight space.
-    """
-    points = phi.shape[-2] // outputs
-    whole = points - points % group_size
-    if 0 < whole < points:
-        rows = torch.arange(phi.shape[-2], device=phi.device).view(outputs, points)
-        parts = [
-            log_density_of_groups(layer, *_rows(phi, seen, rows[:, some], outputs), size, outputs)
-            for some, size in ((slice(0, whole), group_size), (slice(whole, points), points - whole))
-        ]
-        return torch.cat(parts, dim=-1)
-    group_size = min(group_size, points) if points else 1
-    if group_size * outputs > phi.shape[-1]:
-        return _groups_through_weights(layer, phi, seen, group_size, outputs)
-    groups = Groups(group_size, outputs)
-    residual = (seen.y - layer.means(phi)) * seen.inverse_noise
-    scale, residual = groups.of(seen.inverse_noise), groups.of(residual)
-    covariance = layer.covariances(phi, seen.inverse_noise, groups)
-    normaliser = log_normaliser(scale).sum(-1)
-    if group_size * outputs == 1:
-        ratio = (covariance[..., 0] * scale.square() + 1).squeeze(-1)
-        return (-0.5 * (residual.squeeze(-1).square() / ratio + ratio.log()) - normaliser).sum(2)
-    quadratic, log_determinant = quadratic_of_one_plus(_scaled(covariance, scale), residual)
-    return (-0.5 * (quadratic + log_determinant) - normaliser).sum(2)
-
-
-def _groups_through_weights(
-    layer: LastLayer, phi: Tensor, seen: Observations, group_size: int, outputs: int
-) -> Float[Tensor, "tasks samples groups"]:
-    parts = [
-        sums_of_targets(layer, phi[:, :, rows], seen.of_points(rows))
-        for rows in _rows_of_groups(phi.shape[-2], group_size, outputs)
-    ]
-    return torch.stack([log_density_of_sums(layer, sums) for sums in parts], dim=-1)
-
-
-@dataclass(frozen=True)
-class TargetSums:
-    """What targets add, all of them together: sums over points, which may be made of parts.
-
-    gram: `B^T B`;  pull: `B^T rho`;  square: `|rho|^2`, with `rho = (y - phi m)/sigma` and `B = phi L / sigma`.
-    log_normaliser: `sum log sigma + n log(2 pi)/2`.
-    """
-
-    gram: Float[Tensor, "tasks samples units d d"]
-    pull: Float[Tensor, "tasks samples units d"]
-    square: Float[Tensor, "tasks samples units"]
-    log_normaliser: Float[Tensor, "tasks noise_samples units"]
-
-    def __add__(self, other: "TargetSums") -> "TargetSums":
-        return TargetSums(
-            self.gram + other.gram,
-            self.pull + other.pull,
-            self.square + other.square,
-            self.log_normaliser + other.log_normaliser,
-        )
-
-
-def sums_of_targets(layer: LastLayer, phi: Float[Tensor, "tasks samples points d"], seen: Observations) -> TargetSums:
-    """`O(n d^2)` per task, sample and unit."""
-    scaled = times_each(phi, layer.prior.factor) * seen.inverse_noise.unsqueeze(-1)
-    residual = (seen.y - layer.means(phi)) * seen.inverse_noise
-    normaliser = log_normaliser(seen.inverse_noise).sum(-1)
-    return TargetSums(*sums_of_squares(scaled, residual), normaliser)
-
-
-def log_density_of_sums(layer: LastLayer, sums: TargetSums) -> Float[Tensor, "tasks samples"]:
-    """`log q(y)` of all targets that went into the sums together."""
-    form = layer.form
-    assert isinstance(form, InWeightSpace)
-    explained, log_determinant = quadratic_of_one_plus(form.gram + sums.gram, sums.pull)
-    log_ratio = log_determinant - form.log_determinant
-    return (-0.5 * (sums.square - explained + log_ratio) - sums.log_normaliser).sum(-1)
 
 
 def kl_between(first: LastLayer, second: LastLayer) -> Float[Tensor, "tasks samples"]:
@@ -345,23 +261,3 @@ def kl_between(first: LastLayer, second: LastLayer) -> Float[Tensor, "tasks samp
     distance = apart.square().sum(-1) + (apart * _times(other.gram, apart)).sum(-1)
     log_ratio = one.log_determinant - other.log_determinant
     return 0.5 * (trace - apart.shape[-1] + distance + log_ratio).sum(-1)
-
-
-def log_normaliser(inverse_noise: Tensor) -> Tensor:
-    """`log sigma + log(2 pi)/2` of each point; 0 for one that is absent."""
-    return -(inverse_noise / math.sqrt(2 * math.pi)).masked_fill(inverse_noise == 0, 1).log()
-
-
-# --- groups ----------------------------------------------------------------------------------------------------------
-
-
-def _rows(phi: Tensor, seen: Observations, rows: Tensor, outputs: int) -> tuple[Tensor, Observations]:
-    """Some points of every output; without a copy where there is one output."""
-    if outputs == 1:
-        some = slice(int(rows[0, 0]), int(rows[0, -1]) + 1)
-        return phi[:, :, some], Observations(seen.y[..., some], seen.inverse_noise[..., some])
-    return phi[:, :, rows.flatten()], seen.of_points(rows.flatten())
-
-
-def _rows_of_groups(rows: int, group_size: int, outputs: int) -> list[Tensor]:
-    return list(Groups(group_size, outputs).of(torch.arange(rows)))
