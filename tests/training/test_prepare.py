@@ -95,8 +95,10 @@ def test_a_users_own_start_is_a_part_of_what_a_checkpoint_must_share(tmp_path):
 
 @pytest.mark.parametrize("name", ["spread", "fitted"])
 def test_a_prior_is_started_apart_as_fit_starts_it(name):
-    apart = model()
+    apart, other = model(), model()
     bnnp.start_prior(apart, small_sawtooth(), name, seed=4)
+    bnnp.start_prior(other, small_sawtooth(), name, seed=5)
+    assert not same(state(apart), state(other))
     assert same(state(apart), state(fit(model(), steps=1, learning_rate=0.0, prior_start=name, seed=4).model))
 
 
