@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bnnp
-from bnnp.cli import verbs as cli
+from bnnp.cli import main
 from bnnp.tasks import abalone
 from bnnp.tasks.datasets.abalone import _FILE, FEATURES
 from conftest import real_data
@@ -150,6 +150,6 @@ def test_the_command_line_trains_and_evaluates(tmp_path, monkeypatch, capsys):
     for words in (train, "evaluate --source abalone-tests --samples 20"):
         monkeypatch.setattr(sys, "argv", ["bnnp", *words.split(), model])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            main()
         assert ended.value.code in (0, None)
     assert "mae" in capsys.readouterr().out
