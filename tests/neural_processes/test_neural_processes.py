@@ -392,7 +392,8 @@ def standardised(name: str):
 def test_the_joint_density_is_the_sum_of_conditionals_given_true_targets(name, points):
     model, context, target = standardised(name), task(points, name=name), task(5, seed=1, name=name)
     found = model.condition(context.x, context.y, num_samples=1, seed=5).predict(target.x).joint_log_prob(target.y)
-    one_by_one = type(model)(**{**model.config(), "likelihood": model.likelihood, "autoregressive": False}).double()
+    kind = TNP if isinstance(model, ARTNP) else type(model)
+    one_by_one = kind(**{**model.config(), "likelihood": model.likelihood, "autoregressive": False}).double()
     one_by_one.load_state_dict(model.state_dict())
     post, expected = one_by_one.condition(context.x, context.y, num_samples=1), 0.0
     order = torch.randperm(5, generator=child(5, 0))
@@ -646,6 +647,8 @@ def test_a_noise_of_ones_own_is_refused_where_the_model_predicts_it(name):
         (lambda: NP(1, 1, latent_size=0), "latent_size"),
         (lambda: ANP(1, 1, heads=3), "heads"),
         (lambda: ANP(1, 1, heads=0), "heads"),
+        (lambda: NP(1, 1, heads=2), "heads: got 2, but a NP has no attention; use ANP"),
+        (lambda: ARTNP(1, 1, autoregressive=False), "autoregressive: got False, expected True for an ARTNP; use TNP"),
         (lambda: TNP(1, 1, hidden=(8, 4)), "hidden"),
         (lambda: TNP(1, 1, hidden=()), "hidden"),
         (lambda: TNP(1, 1, hidden=(6,), heads=4), "heads"),

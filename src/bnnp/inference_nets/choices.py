@@ -24,6 +24,7 @@ class Pointwise(Encoders):
         min_pseudo_noise: Lower bound of every predicted noise.
 
     Example:
+        >>> import bnnp
         >>> model = bnnp.BNNP(1, 1, hidden=(64, 64), inference=bnnp.Pointwise(hidden=(32,)))
     """
 
@@ -47,6 +48,7 @@ class Attentive(Encoders):
         heads: Heads of attention.
 
     Example:
+        >>> import bnnp
         >>> model = bnnp.AttBNNP(1, 1, hidden=(64, 64), inference=bnnp.Attentive(hidden=(32,), heads=8))
     """
 
