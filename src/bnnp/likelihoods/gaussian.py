@@ -13,14 +13,23 @@ from bnnp.likelihoods.base import Likelihood
 
 
 class Gaussian(Likelihood):
-    """`y ~ N(f, noise^2)`.
+    """Real-valued observations with Gaussian noise, `y ~ N(f, noise^2)`.
 
-    noise: standard deviation, one number or one an output, in the units the model works in (standardised outputs,
-        where training standardises them).
-    learnable: whether training adapts it.
-    max_noise: optional upper bound, never reached; `noise` must lie below it.
+    Args:
+        noise: Standard deviation: one number, or one number per output. It is in the units that the model works in, which
+            are standardised outputs where training standardises them.
+        learnable: Whether training adapts the noise.
+        max_noise: Upper bound of the noise, which is never reached. `noise` must lie below it.
 
-    Example: `bnnp.Gaussian(0.05)`, `bnnp.Gaussian([0.1, 0.3], learnable=False)`, `bnnp.Gaussian(0.05, max_noise=0.3)`
+    Raises:
+        ValueError: If `noise` is not positive, or not below `max_noise`.
+
+    Example:
+        >>> bnnp.Gaussian([0.1, 0.3], learnable=False).noise.shape
+        torch.Size([2])
+        >>> bnnp.Gaussian(0.5, max_noise=1.0).noise.item()
+        0.5
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8,), likelihood=bnnp.Gaussian(0.05))
     """
 
     real_valued = True
@@ -40,6 +49,7 @@ class Gaussian(Likelihood):
 
     @property
     def noise(self) -> Float[Tensor, "out"]:
+        """Standard deviation of each output."""
         if self.max_noise is None:
             return self.raw.exp()
         return self.max_noise * torch.sigmoid(self.raw)

@@ -11,7 +11,18 @@ from bnnp._core.shapes import Float, Tensor
 
 @dataclass(frozen=True, eq=False)
 class ExactPredictive:
-    """The predictive distribution of the true process at new inputs; `covariance` is that of the function itself."""
+    """The predictive distribution of the true process at new inputs.
+
+    Attributes:
+        mean: Mean at each input (points, 1).
+        covariance: Covariance (points, points) of the function itself, without noise.
+        noise: Standard deviation of the observations about the function.
+
+    Example:
+        >>> exact = bnnp.tasks.gp(noise=0.1).oracle(x, y, x_new)
+        >>> exact.mean.shape, exact.covariance.shape
+        (torch.Size([2, 1]), torch.Size([2, 2]))
+    """
 
     mean: Float[Tensor, "points 1"]
     covariance: Float[Tensor, "points points"]
@@ -34,7 +45,15 @@ class ExactPredictive:
         return float(-0.5 * z.square().sum() - factor.diagonal().log().sum() - 0.5 * n * math.log(2 * math.pi))
 
     def sample(self, num_samples: int, generator: torch.Generator) -> Float[Tensor, "samples points 1"]:
-        """Draws of the function, without observation noise."""
+        """Draw functions, without observation noise.
+
+        Args:
+            num_samples: Number of functions.
+            generator: Source of randomness.
+
+        Returns:
+            Values of each function at each input.
+        """
         values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp(min=0).sqrt()  # rounding may leave tiny negative eigenvalues
         z = torch.randn(num_samples, len(self.mean), generator=generator, dtype=root.dtype)

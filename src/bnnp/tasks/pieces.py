@@ -34,7 +34,22 @@ class ArrayPieces:
 
 @dataclass(frozen=True)
 class ParquetPieces:
-    """Columns of a Parquet file, of which some rows at a time are read. Made by `from_parquet`."""
+    """Columns of a Parquet file, of which a limited number of rows is read at a time. Made by `from_parquet`.
+
+    Attributes:
+        path: The file.
+        x: Input columns.
+        y: Output columns.
+        rows: Number of rows in the file.
+        size: The most rows that are read at a time.
+
+    Example:
+        >>> import pandas as pd
+        >>> pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 3.0, 5.0]}).to_parquet("small.parquet")
+        >>> pieces = bnnp.tasks.from_parquet("small.parquet", x=["a"], y=["b"])
+        >>> [inputs.shape for inputs, outputs in pieces]
+        [(3, 1)]
+    """
 
     path: Path
     x: tuple[str, ...]
@@ -52,9 +67,28 @@ class ParquetPieces:
 
 
 def from_parquet(path: str | Path, *, x: Sequence[str], y: Sequence[str]) -> ParquetPieces:
-    """The columns of a Parquet file of any size as a context.
+    """Use columns of a Parquet file of any size as a context.
 
-    Example: `post = model.condition(bnnp.tasks.from_parquet("big.parquet", x=["a", "b"], y=["c"]), chunk_size=4096)`
+    Args:
+        path: The file.
+        x: Input columns.
+        y: Output columns.
+
+    Returns:
+        A context for `model.condition`, which reads the file piece by piece.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ImportError: If pyarrow is not installed (`pip install 'bnnp[data]'`).
+        ValueError: If it is not a Parquet file, or a column is missing.
+
+    Example:
+        >>> import pandas as pd
+        >>> pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 3.0, 5.0]}).to_parquet("big.parquet")
+        >>> context = bnnp.tasks.from_parquet("big.parquet", x=["a"], y=["b"])
+        >>> post = model.condition(context, num_samples=5, chunk_size=2, seed=0)
+        >>> post.predict(x_new).mean.shape
+        (2, 1)
     """
     file = Path(path)
     if not file.is_file():

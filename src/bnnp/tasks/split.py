@@ -28,7 +28,7 @@ class ContextShare:
 
 @dataclass(frozen=True)
 class ContextCount:
-    """Context of a number of points, drawn uniformly from `low, ..., high` for every split.
+    """Contexts of a number of points, which is drawn uniformly from `low, ..., high` for every split.
 
     Args:
         low: The smallest number of points.
@@ -38,7 +38,10 @@ class ContextCount:
         ValueError: If these are not whole numbers with `0 <= low <= high`.
 
     Example:
-        bnnp.fit(model, tasks, context_share=bnnp.tasks.ContextCount(5, 20))
+        >>> import torch
+        >>> size = bnnp.tasks.ContextCount(3, 3)
+        >>> bnnp.tasks.random_split(tasks[0], size, torch.Generator().manual_seed(0))
+        Split(name: '0', context: 3 points, target: 5 points)
     """
 
     low: int
@@ -52,6 +55,7 @@ class ContextCount:
             )
 
     def size(self, points: int, generator: torch.Generator) -> int:
+        """Draw the number of context points; `points`, the size of the task, has no influence."""
         return int(torch.randint(self.low, self.high + 1, (), generator=generator))
 
 
@@ -80,7 +84,24 @@ def _range(value: float | Sequence[float], name: str, example: str) -> tuple[flo
 
 
 def random_split(task: Task, size: ContextSize, generator: torch.Generator) -> Split:
-    """A random context of the wished size, at least one point being left as target."""
+    """Split a task at random into context and target. At least one point is left as target.
+
+    Args:
+        task: The task to split.
+        size: How large the context is, as in `ContextCount(2, 5)`.
+        generator: Source of randomness.
+
+    Returns:
+        The two parts.
+
+    Raises:
+        ValueError: If the task has no points.
+
+    Example:
+        >>> import torch
+        >>> bnnp.tasks.random_split(tasks[0], bnnp.tasks.ContextCount(2, 2), torch.Generator().manual_seed(0))
+        Split(name: '0', context: 2 points, target: 6 points)
+    """
     if len(task) == 0:
         raise ValueError(f"task {task.name!r}: got no points, expected at least one to predict; leave this task out")
     order = torch.randperm(len(task), generator=generator)

@@ -158,14 +158,56 @@ def _oracle(
 
 
 def sawtooth(*, noise: float = 0.05, low: float = -2.0, high: float = 2.0, points=(40, 100), **constants) -> Sawtooth:
-    """Random tilted and shifted sawtooth functions. Constants: `period`, `height`, `slope_sd`, `offset_sd`."""
+    """Random tilted and shifted sawtooth functions of one input (paper, App. F).
+
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
+        **constants: `period` and `height` of the teeth, `slope_sd` of the tilt and `offset_sd` of the shift.
+
+    Returns:
+        The source of tasks. Its method `oracle(x, y, x_new)` gives the exact predictive.
+
+    Raises:
+        ValueError: If the noise is negative, or a range is not one.
+
+    Example:
+        >>> import torch
+        >>> source = bnnp.tasks.sawtooth(points=(5, 5))
+        >>> source.draw(2, torch.Generator().manual_seed(0))[0]
+        Task(name: '', points: 5, inputs: 1, outputs: 1)
+        >>> source.oracle(x, y, x_new).mean.shape
+        torch.Size([2, 1])
+    """
     return Sawtooth(noise, low, high, points, **constants)
 
 
 def heaviside(
     *, noise: float = 0.01, low: float = -5.0, high: float = 5.0, points=(40, 100), length_scale: float = 1.0
 ) -> Heaviside:
-    """Binary functions: the sign of a GP draw."""
+    """Functions of one input with the values -1 and +1: the sign of a Gaussian process draw (paper, App. F).
+
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
+        length_scale: Length scale of the Gaussian process.
+
+    Returns:
+        The source of tasks.
+
+    Raises:
+        ValueError: If the noise is negative, or a range is not one.
+
+    Example:
+        >>> import torch
+        >>> (task,) = bnnp.tasks.heaviside(noise=0.0).draw(1, torch.Generator().manual_seed(0))
+        >>> sorted(set(task.y.flatten().tolist()))
+        [-1.0, 1.0]
+    """
     return Heaviside(noise, low, high, points, length_scale)
 
 
@@ -178,7 +220,30 @@ def gp(
     length_scale: float = 0.5,
     output_scale: float = 1.0,
 ) -> GaussianProcess:
-    """Gaussian process functions with squared-exponential covariance."""
+    """Gaussian process functions of one input, with squared-exponential covariance (paper, App. F).
+
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
+        length_scale: Length scale of the covariance.
+        output_scale: Standard deviation of the function at each input.
+
+    Returns:
+        The source of tasks. Its method `oracle(x, y, x_new)` gives the exact predictive.
+
+    Raises:
+        ValueError: If the noise is negative, or a range is not one.
+
+    Example:
+        >>> import torch
+        >>> source = bnnp.tasks.gp(points=(5, 5), length_scale=1.0)
+        >>> [len(task) for task in source.draw(3, torch.Generator().manual_seed(0))]
+        [5, 5, 5]
+        >>> source.oracle(x, y, x_new).mean.shape
+        torch.Size([2, 1])
+    """
     return GaussianProcess(noise, low, high, points, length_scale, output_scale)
 
 
@@ -191,7 +256,30 @@ def bnn(
     hidden: tuple[int, ...] = (64, 64),
     activation: str = "relu",
 ) -> BNNFunctions:
-    """Functions of a Bayesian neural network under its standard prior."""
+    """Functions of one input from a Bayesian neural network with its standard prior (paper, App. F).
+
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
+        hidden: Units of each hidden layer.
+        activation: Name of the activation, as in `bnnp.Network`.
+
+    Returns:
+        The source of tasks.
+
+    Raises:
+        ValueError: If the noise is negative, a range is not one, or no activation has this name.
+
+    Example:
+        >>> import torch
+        >>> source = bnnp.tasks.bnn(points=(5, 5), hidden=(20, 20))
+        >>> [len(task) for task in source.draw(3, torch.Generator().manual_seed(0))]
+        [5, 5, 5]
+        >>> source.network.sizes
+        (1, 20, 20, 1)
+    """
     return BNNFunctions(noise, low, high, points, tuple(hidden), activation)
 
 

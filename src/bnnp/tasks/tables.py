@@ -28,7 +28,7 @@ def from_table(
     standardise: bool = True,
     min_points: int = 2,
 ) -> Collection:
-    """Tasks from a long table, or a CSV or Parquet file of one.
+    """Make tasks from a long table, or from a CSV or Parquet file of one.
 
     Args:
         table: A data frame, or the path of a file.
@@ -37,11 +37,22 @@ def from_table(
         y: Output columns.
         role: A column that says "context" or "target" for each row, for test sets with a fixed split.
         missing: "error" refuses empty cells and NaN, "drop" leaves out their rows.
-        standardise: Whether training shifts and scales all columns; predictions come back in the table's units.
-        min_points: Points that every data set must have at least.
+        standardise: Whether training shifts and scales all columns. Predictions are in the table's units.
+        min_points: The fewest points that a data set may have.
+
+    Returns:
+        One task per name in the column `task`, sorted by name.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a column is missing, a cell is not a finite number, or a data set is too small.
 
     Example:
-        tasks = bnnp.tasks.from_table("trial.csv", task="subject", x=["time"], y=["conc"])
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"subject": ["a", "a", "b", "b"], "time": [0, 1, 0, 2], "conc": [0.5, 0.3, 0.7, 0.2]})
+        >>> trial = bnnp.tasks.from_table(table, task="subject", x="time", y="conc")
+        >>> [(task.name, len(task)) for task in trial]
+        [('a', 2), ('b', 2)]
     """
     frame = read_table(table)
     x_names, y_names = _names(x), _names(y)

@@ -27,14 +27,32 @@ def download_era5(
     hours: Sequence[int] = HOURS,
     folder: str | Path | None = None,
 ) -> list[Path]:
-    """Get temperature and precipitation from the Climate Data Store, a file a month, and return where they are.
+    """Get temperature and precipitation from the Climate Data Store, one file per month.
 
-    Needs `pip install 'bnnp[data]'`, a key (free, https://cds.climate.copernicus.eu/how-to-api) and the terms of the
-    data accepted on their page. The defaults are the paper's; the store's queue may take hours. A month that is there
-    is not asked for again. A file is kept only if it can be read and has both variables at every hour asked for.
+    It needs `pip install 'bnnp[data]'`, a key (free, https://cds.climate.copernicus.eu/how-to-api) and the terms of the
+    data accepted on their page. The defaults are the paper's; the store's queue may take hours. A month that is already
+    there is not requested again. A file is kept only if it can be read and has both variables at every hour requested.
+
+    Args:
+        years: Years to get.
+        months: Months of each year, from 1 to 12.
+        area: North, west, south and east of the region, in degrees.
+        hours: Hours of the day, in UTC.
+        folder: The folder in whose sub-folder `era5` the files are put. If None, that of the environment variable
+            BNNP_DATA; without it the cache.
+
+    Returns:
+        The files, including those that were already there.
+
+    Raises:
+        ImportError: If cdsapi is not installed.
+        OSError: If a request fails.
+        ValueError: If there is no key, `area` is not a region, or a file is not complete.
 
     Example:
-        bnnp.tasks.download_era5(years=[2019], months=[1])
+        >>> bnnp.tasks.download_era5(years=[], folder="my_data")  # no years, so nothing is requested
+        []
+        >>> files = bnnp.tasks.download_era5(years=[2019], months=[1])  # doctest: +SKIP
     """
     from rich.console import Console
     from rich.progress import track

@@ -45,20 +45,33 @@ class Counts:
 
 
 def paul15(split: str = "train", *, seed: Seed = 0, folder: str | Path | None = None) -> Collection:
-    """Pseudotime of blood cells from 100 principal components of 3451 genes; a task a cluster (paper, section 4.4).
-
-    split: "train" for ten clusters, every second name in alphabetical order; "test" for the cluster 2Ery, with a fixed
-        context of a fifth of its 329 cells.
-    seed: of the choice of context cells.
-    folder: the folder whose sub-folder `paul15` holds the saved components, `paul15_pca100_dpt.npz`, or the counts,
-        `paul15.h5ad.gz`; else that of BNNP_DATA, else a cache, to which the counts are downloaded. From counts,
-        components and pseudotime are computed once by scanpy (`pip install 'bnnp[cells]'`) and kept in the cache.
+    """Pseudotime of blood cells from 100 principal components of 3451 genes, one task per cluster (paper, section 4.4).
 
     `columns` has the mean and standard deviation of all cells, which a model takes over in training; `standardised()`
     gives standardised tasks.
 
+    Args:
+        split: "train" for ten clusters, every second name in alphabetical order; "test" for the cluster 2Ery, with a fixed
+            context of a fifth of its 329 cells.
+        seed: Seed of the choice of context cells.
+        folder: The folder whose sub-folder `paul15` holds the saved components, `paul15_pca100_dpt.npz`, or the counts,
+            `paul15.h5ad.gz`. If None, that of the environment variable BNNP_DATA; without it a cache, to which the counts
+            are downloaded. From counts, scanpy (`pip install 'bnnp[cells]'`) computes components and pseudotime once;
+            they are kept in the cache.
+
+    Returns:
+        The tasks.
+
+    Raises:
+        FileNotFoundError: If there is no file and none can be downloaded.
+        ImportError: If there are only counts, and scanpy is not installed.
+        ValueError: If `split` is another word, or the file is damaged.
+
     Example:
-        train, test = bnnp.tasks.paul15("train"), bnnp.tasks.paul15("test")
+        >>> try:
+        ...     train = bnnp.tasks.paul15("train", folder="my_data")
+        ... except FileNotFoundError:
+        ...     train = None  # put paul15_pca100_dpt.npz or paul15.h5ad.gz into my_data/paul15
     """
     check_split(split)
     cells = _cells(folder)

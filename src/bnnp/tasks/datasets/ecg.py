@@ -81,13 +81,28 @@ class Heartbeats(TaskSource):
 
 
 def ecg(*, rate: int = 100, noise: float = 0.001, points: tuple[int, int] | None = None) -> Heartbeats:
-    """Simulated electrocardiograms: time in seconds as input, voltage as output, 600 points a task.
+    """Simulated electrocardiograms: time in seconds as input, voltage as output (paper, App. F).
 
-    rate: points a second;  noise: its amplitude in the simulation;  points: a range of sizes of tasks, as in (40, 100),
-    whose points are chosen at random. The paper trains with contexts of 2 to 64 of all 600 points.
+    A task has 600 points by default. The paper trains with contexts of 2 to 64 of all 600 points.
+
+    Args:
+        rate: Points per second, at least 20.
+        noise: Amplitude of the noise in the simulation, in millivolts.
+        points: The smallest and the largest size of a task, as in `(40, 100)`, whose points are chosen at random. If
+            None, a task has all points, in order of time.
+
+    Returns:
+        The source of tasks.
+
+    Raises:
+        ImportError: If neurokit2 is not installed (`pip install 'bnnp[data]'`).
+        ValueError: If an argument is not as above.
 
     Example:
-        result = bnnp.fit(model, bnnp.tasks.datasets.ecg(), context_share=bnnp.tasks.ContextCount(2, 64), steps=500_000)
+        >>> source = bnnp.tasks.ecg(rate=50, points=(40, 100))
+        >>> source.in_size, source.out_size
+        (1, 1)
+        >>> size = bnnp.tasks.ContextCount(2, 64)  # bnnp.fit(model, bnnp.tasks.ecg(), context_share=size)
     """
     optional_module("neurokit2", "simulating heartbeats", "data")  # found out now, not in the midst of training
     return Heartbeats(rate, noise, None if points is None else (points[0], points[-1]))
