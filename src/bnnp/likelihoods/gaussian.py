@@ -16,8 +16,8 @@ class Gaussian(Likelihood):
     """Real-valued observations with Gaussian noise, `y ~ N(f, noise^2)`.
 
     Args:
-        noise: Standard deviation: one number, or one number per output. It is in the units that the model works in, which
-            are standardised outputs where training standardises them.
+        noise: Standard deviation: one number, or one number per output. It is in the units that the model works in,
+            which are standardised outputs where training standardises them.
         learnable: Whether training adapts the noise.
         max_noise: Upper bound of the noise, which is never reached. `noise` must lie below it.
 

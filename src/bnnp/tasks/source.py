@@ -121,8 +121,9 @@ class Collection(Shown, TaskSource):
     def standardised(self) -> "Collection":
         """The same tasks as the model sees them, with mean about 0 and variance about 1.
 
-        This is for methods that are not trained by `bnnp.fit`, and for log-densities in standardised units. The result has
-        the shifts and scales in `columns`: to give errors in the original units, multiply them by `columns.y_scale`.
+        This is for methods that are not trained by `bnnp.fit`, and for log-densities in standardised units. The result
+        has the shifts and scales in `columns`: to give errors in the original units, multiply them by
+        `columns.y_scale`.
         """
         if not self.standardise:
             return self

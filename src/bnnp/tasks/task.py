@@ -100,7 +100,7 @@ class Split(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TaskBatch(Shown):
-    """Tasks of unequal size as padded tensors. Where `mask` is false there is no point, and no result depends on the values.
+    """Tasks of unequal size as padded tensors. Where `mask` is false there is no point and values have no effect.
 
     Attributes:
         x: Inputs (tasks, points, inputs).

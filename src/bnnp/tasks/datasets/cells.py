@@ -51,13 +51,13 @@ def paul15(split: str = "train", *, seed: Seed = 0, folder: str | Path | None = 
     gives standardised tasks.
 
     Args:
-        split: "train" for ten clusters, every second name in alphabetical order; "test" for the cluster 2Ery, with a fixed
-            context of a fifth of its 329 cells.
+        split: "train" for ten clusters, every second name in alphabetical order; "test" for the cluster 2Ery, with a
+            fixed context of a fifth of its 329 cells.
         seed: Seed of the choice of context cells.
         folder: The folder whose sub-folder `paul15` holds the saved components, `paul15_pca100_dpt.npz`, or the counts,
-            `paul15.h5ad.gz`. If None, that of the environment variable BNNP_DATA; without it a cache, to which the counts
-            are downloaded. From counts, scanpy (`pip install 'bnnp[cells]'`) computes components and pseudotime once;
-            they are kept in the cache.
+            `paul15.h5ad.gz`. If None, that of the environment variable BNNP_DATA; without it a cache, to which the
+            counts are downloaded. From counts, scanpy (`pip install 'bnnp[cells]'`) computes components and pseudotime
+            once; they are kept in the cache.
 
     Returns:
         The tasks.

@@ -54,15 +54,15 @@ def era5(
     seed: int = 0,
     folder: str | Path | None = None,
 ) -> Collection:
-    """Total precipitation (mm) from longitude, latitude and temperature (K) at 2 m, one task per time (paper, section 4.3).
+    """Total precipitation (mm) from longitude, latitude and temperature (K) at 2 m, one task per time (paper, 4.3).
 
-    ERA5-Land counts precipitation from 00 UTC: the value of 12:00 is of 12 hours, that of 00:00 of the day before. Points
-    that have no value at any time (the sea, in ERA5-Land) are left out. `columns` has the mean and standard deviation of
-    the training tasks, which a model takes over in training.
+    ERA5-Land counts precipitation from 00 UTC: the value of 12:00 is of 12 hours, that of 00:00 of the day before.
+    Points that have no value at any time (the sea, in ERA5-Land) are left out. `columns` has the mean and standard
+    deviation of the training tasks, which a model takes over in training.
 
     Args:
-        split: "train", or "test" for `num_test` times that were left out of training, each with a fixed context of 2.5 to
-            25 % of its points, none of which lies in the region `hold_out`.
+        split: "train", or "test" for `num_test` times that were left out of training, each with a fixed context of 2.5
+            to 25 % of its points, none of which lies in the region `hold_out`.
         files: NetCDF, GRIB or ZIP files as the Climate Data Store sends them, or folders of them. If None, all files in
             the sub-folder `era5` of `folder`, of the folder in BNNP_DATA, or of the cache, which `download_era5` fills.
         area: North, west, south and east of the part of the files to use, in degrees; all of it if None.

@@ -156,8 +156,8 @@ def mnist(
 ) -> Images:
     """Handwritten digits as tasks of image completion: coordinates of pixels in [-1, 1]^2, values in [0, 1].
 
-    Pixels come row by row from the top left. The first input is horizontal, +1 at the right; the second is vertical, +1 at
-    the top. `source.to_image(values)` makes an image of predictions at `source.coordinates`.
+    Pixels come row by row from the top left. The first input is horizontal, +1 at the right; the second is vertical, +1
+    at the top. `source.to_image(values)` makes an image of predictions at `source.coordinates`.
 
     Args:
         split: "train" for 60,000 images, "test" for 10,000 others.
