@@ -19,7 +19,7 @@ def as_columns(values: ArrayLike | Tensor, name: str, width: int | None = None) 
         raise ValueError(f"{name}: expected numbers, got something that is not a number ({error})") from None
     array = array.to(torch.float64, copy=isinstance(values, Tensor))  # a copy: the user's data may change later
     if array.ndim == 0:
-        raise ValueError(f"{name}: got a single number, expected one row a point, as in [[0.1], [0.4]]")
+        raise ValueError(f"{name}: got a single number, expected one row per point, as in [[0.1], [0.4]]")
     if array.ndim == 1:
         array = array.unsqueeze(-1) if width in (None, 1) or array.numel() == 0 else array
     if array.numel() == 0 and array.shape[0] == 0:

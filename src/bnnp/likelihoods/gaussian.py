@@ -38,7 +38,7 @@ class Gaussian(Likelihood):
         super().__init__()
         start = torch.as_tensor(noise, dtype=torch.float64).reshape(-1)
         if len(start) == 0 or not bool((torch.isfinite(start) & (start > 0)).all()):
-            raise ValueError(f"noise: got {noise}, expected a positive number, or one an output")
+            raise ValueError(f"noise: got {noise}, expected a positive number, or one per output")
         if max_noise is not None and float(start.max()) >= max_noise:
             raise ValueError(f"max_noise: got {max_noise}, expected more than the noise, {float(start.max()):g}")
         self.start = start.tolist()

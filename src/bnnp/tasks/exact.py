@@ -34,7 +34,7 @@ class ExactPredictive:
         return (self.covariance.diagonal() + self.noise**2).sqrt().unsqueeze(-1)
 
     def marginal_log_prob(self, y: Float[Tensor, "points 1"]) -> Float[Tensor, "points"]:
-        """Log-density of each observation by itself."""
+        """Log-density of each observation, irrespective of the others."""
         return torch.distributions.Normal(self.mean, self.std).log_prob(y).squeeze(-1)
 
     def joint_log_prob(self, y: Float[Tensor, "points 1"]) -> float:
@@ -68,7 +68,19 @@ def gaussian_process_posterior(
     y: Float[Tensor, "context 1"],
     x_new: Float[Tensor, "points 1"],
 ) -> ExactPredictive:
-    """Textbook GP regression. `O(n^3)` in the context size."""
+    """Textbook GP regression. `O(n^3)` in the context size.
+
+    Args:
+        mean: Prior mean as a function of inputs.
+        covariance: Prior covariance as a function of two sets of inputs.
+        noise: Standard deviation of the observations.
+        x: Inputs of the context.
+        y: Outputs of the context.
+        x_new: Inputs to predict at.
+
+    Returns:
+        The predictive at `x_new`; that of the prior if the context is empty.
+    """
     prior_mean, prior_covariance = mean(x_new), covariance(x_new, x_new)
     if len(x) == 0:
         return ExactPredictive(prior_mean, prior_covariance, noise)

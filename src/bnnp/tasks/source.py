@@ -172,7 +172,7 @@ def from_arrays(
     if len(data_sets) == 0:
         raise ValueError("data_sets: got no data sets, expected at least one pair (x, y)")
     if names is not None and len(names) != len(data_sets):
-        raise ValueError(f"names: got {len(names)}, expected {len(data_sets)}, one a data set")
+        raise ValueError(f"names: got {len(names)}, expected {len(data_sets)}, one per data set")
     labels = [str(name) for name in names] if names is not None else [str(i) for i in range(len(data_sets))]
     tasks = []
     for label, pair in zip(labels, data_sets, strict=True):
@@ -193,7 +193,21 @@ def collect(
     columns: Columns | None = None,
     points_share: float = 1.0,
 ) -> Collection:
-    """A collection of tasks that agree in their columns and are large enough."""
+    """Make a collection of tasks, checked to have the same columns and enough points.
+
+    Args:
+        tasks: The data sets, at least one.
+        x_names: Names of the input columns; `x0`, `x1`, ... if empty.
+        y_names: Names of the output columns; `y0`, `y1`, ... if empty.
+        standardise: Whether training shifts and scales all columns.
+        min_points: The fewest points that a task may have.
+        splits: Fixed contexts and targets, one split per task, or none.
+        columns: The shifts and scales that training takes.
+        points_share: The share of its points that a drawn task has.
+
+    Raises:
+        ValueError: If the columns of two tasks differ, or a task is too small.
+    """
     first = tasks[0]
     for task in tasks:
         sizes, expected = (task.x.shape[1], task.y.shape[1]), (first.x.shape[1], first.y.shape[1])

@@ -1,4 +1,4 @@
-"""Endless batches of split tasks for training, with little padding, and the same for the same seed and step."""
+"""Endless batches of split tasks for training, with little padding. The same seed and step give the same batch."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,15 @@ _TASKS, _ORDER = 0, 1
 
 @dataclass
 class TaskStream:
-    """Batch number `step` for any step: training can resume anywhere without the batches before."""
+    """Batches of split tasks by their number, so that training can resume anywhere without the batches before.
+
+    Args:
+        source: Where tasks are drawn from.
+        batch_size: Tasks per batch.
+        size: How large contexts are.
+        seed: With the same seed, the batches are the same.
+        device: Where the batches lie.
+    """
 
     source: TaskSource
     batch_size: int
@@ -28,6 +36,7 @@ class TaskStream:
     _pool: list[SplitBatch] = field(default_factory=list, init=False)
 
     def batch(self, step: int) -> SplitBatch:
+        """The batch of a training step."""
         pool_index, position = divmod(step, POOL_BATCHES)
         if pool_index != self._pool_index:
             self._pool = self._draw_pool(pool_index)

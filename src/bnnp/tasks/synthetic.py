@@ -1,4 +1,4 @@
-"""The paper's synthetic processes (App. F), with its settings as defaults and every constant an argument."""
+"""The paper's synthetic processes (App. F). The defaults are the paper's settings, and every constant is an argument."""
 
 import abc
 import math
@@ -23,7 +23,11 @@ _JITTER = 1e-10
 class Synthetic(TaskSource):
     """Functions of one input at uniform inputs with Gaussian noise.
 
-    noise: standard deviation of the observations;  low, high: range of the inputs;  points: range of sizes of tasks.
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
     """
 
     noise: float
@@ -63,7 +67,14 @@ class Synthetic(TaskSource):
 
 @dataclass(frozen=True)
 class Sawtooth(Synthetic):
-    """`slope_sd e1 x + offset_sd e2 + height (remainder(x, period) - period/2)` with standard normal `e1, e2`."""
+    """`slope_sd e1 x + offset_sd e2 + height (remainder(x, period) - period/2)` with standard normal `e1, e2`.
+
+    Args:
+        period: Period of the teeth.
+        height: Slope of the teeth.
+        slope_sd: Standard deviation of the tilt.
+        offset_sd: Standard deviation of the shift.
+    """
 
     period: float = 0.75
     height: float = 1.33
@@ -71,6 +82,7 @@ class Sawtooth(Synthetic):
     offset_sd: float = 0.25
 
     def teeth(self, x: Tensor) -> Tensor:
+        """The part of the function that is the same in every draw."""
         return self.height * (torch.remainder(x, self.period) - self.period / 2)
 
     def values(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -78,7 +90,13 @@ class Sawtooth(Synthetic):
         return self.slope_sd * e1 * x + self.offset_sd * e2 + self.teeth(x)
 
     def oracle(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, x_new: ArrayLike | Tensor) -> ExactPredictive:
-        """The exact predictive: period and phase are fixed, so the process is linear and Gaussian."""
+        """The exact predictive. Period and phase are fixed, so the process is Gaussian, and linear in `e1, e2`.
+
+        Args:
+            x: Inputs of the context.
+            y: Outputs of the context.
+            x_new: Inputs to predict at.
+        """
 
         def covariance(a: Tensor, b: Tensor) -> Tensor:
             return self.slope_sd**2 * a @ b.T + self.offset_sd**2
@@ -88,25 +106,41 @@ class Sawtooth(Synthetic):
 
 @dataclass(frozen=True)
 class GaussianProcess(Synthetic):
-    """Draws of a zero-mean GP with squared-exponential covariance."""
+    """Draws of a zero-mean GP with squared-exponential covariance.
+
+    Args:
+        length_scale: Length scale of the covariance.
+        output_scale: Standard deviation of the function at each input.
+    """
 
     length_scale: float = 0.5
     output_scale: float = 1.0
 
     def covariance(self, a: Float[Tensor, "n 1"], b: Float[Tensor, "m 1"]) -> Float[Tensor, "n m"]:
+        """Covariance of the function between inputs `a` and inputs `b`."""
         return self.output_scale**2 * squared_exponential(a, b, self.length_scale)
 
     def values(self, x: Tensor, generator: torch.Generator) -> Tensor:
         return self.output_scale * draw_gp(x, self.length_scale, generator)
 
     def oracle(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, x_new: ArrayLike | Tensor) -> ExactPredictive:
-        """The exact predictive of the process."""
+        """The exact predictive of the process.
+
+        Args:
+            x: Inputs of the context.
+            y: Outputs of the context.
+            x_new: Inputs to predict at.
+        """
         return _oracle(torch.zeros_like, self.covariance, self.noise, x, y, x_new)
 
 
 @dataclass(frozen=True)
 class Heaviside(Synthetic):
-    """The sign of a GP draw less its mean over the inputs: values -1 and +1. There is no exact predictive."""
+    """The sign of a GP draw less its mean over the inputs: values -1 and +1. There is no exact predictive.
+
+    Args:
+        length_scale: Length scale of the Gaussian process.
+    """
 
     length_scale: float = 1.0
 
@@ -117,7 +151,15 @@ class Heaviside(Synthetic):
 
 @dataclass(frozen=True)
 class BNNFunctions(Synthetic):
-    """Functions of a network whose weights have the standard prior: mean 0, variance `1/(d_in + 1)`."""
+    """Functions of a network whose weights have the standard prior: mean 0, variance `1/(d_in + 1)`.
+
+    Args:
+        hidden: Units of each hidden layer.
+        activation: Name of the activation.
+
+    Attributes:
+        network: The network.
+    """
 
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "relu"
@@ -136,6 +178,7 @@ class BNNFunctions(Synthetic):
 
 
 def squared_exponential(a: Float[Tensor, "n 1"], b: Float[Tensor, "m 1"], length_scale: float) -> Float[Tensor, "n m"]:
+    """Squared-exponential covariance with variance 1 between inputs `a` and inputs `b`."""
     return torch.exp(-0.5 * ((a - b.T) / length_scale).square())
 
 

@@ -1,4 +1,4 @@
-"""A user's long table: one row a point, one column that says which data set the point belongs to."""
+"""A user's long table: one row per point, one column that says which data set the point belongs to."""
 
 import os
 from collections.abc import Sequence
@@ -71,7 +71,13 @@ def from_table(
 
 
 def _kept_rows(frame: "pd.DataFrame", used: list[str], missing: str) -> np.ndarray:
-    """Rows to use, of a table that has the columns `used`, the task's first."""
+    """Indices of the rows to use.
+
+    Args:
+        frame: The table.
+        used: The columns that it must have, the column of task names first.
+        missing: "error" or "drop".
+    """
     if missing not in ("error", "drop"):
         raise ValueError(f"missing: got {missing!r}, expected 'error' or 'drop'")
     check_columns(frame, used)
@@ -112,6 +118,7 @@ def read_table(table: "pd.DataFrame | str | Path") -> "pd.DataFrame":
 
 
 def check_columns(frame: "pd.DataFrame", names: Sequence[str]) -> None:
+    """Raise `ValueError` unless every name is the name of exactly one column."""
     there = list(frame.columns)
     for name in names:
         if name not in there:
@@ -125,9 +132,15 @@ def check_columns(frame: "pd.DataFrame", names: Sequence[str]) -> None:
 
 
 def numeric_columns(frame: "pd.DataFrame", names: Sequence[str], rows: np.ndarray | None = None) -> "pd.DataFrame":
-    """These columns as finite numbers, or an error that names the first cell that is not one.
+    """These columns as finite numbers.
 
-    rows: the places of the frame's rows in the user's table, where some have been left out.
+    Args:
+        frame: The table.
+        names: Columns to take.
+        rows: Places of the frame's rows in the user's table, where some have been left out.
+
+    Raises:
+        ValueError: If a cell is not a finite number; the message names the first such cell.
     """
     import pandas as pd
 

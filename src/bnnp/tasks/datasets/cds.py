@@ -69,7 +69,17 @@ def download_era5(
 
 
 def request(year: int, month: int, area: Sequence[float], hours: Sequence[int]) -> dict[str, Any]:
-    """What is asked of the store for one month."""
+    """What is asked of the store for one month.
+
+    Args:
+        year: The year.
+        month: The month, 1 to 12.
+        area: North, west, south and east of the region, in degrees.
+        hours: Hours of the day, in UTC.
+
+    Raises:
+        ValueError: If `area` is not a region.
+    """
     if len(area) != 4 or not (area[0] > area[2] and area[1] < area[3]):
         raise ValueError(f"area: got {area!r}, expected north, west, south and east, as in {AREA}")
     days = calendar.monthrange(year, month)[1]
@@ -86,7 +96,7 @@ def request(year: int, month: int, area: Sequence[float], hours: Sequence[int]) 
 
 
 def _name(year: int, month: int, area: Sequence[float], hours: Sequence[int]) -> str:
-    """Files of another region or of other hours have other names."""
+    """The name of a month's file. Files of another region or of other hours have other names."""
     numbers = [f"{edge:g}" for edge in area] + [f"{hour:02d}h" for hour in hours]
     return "_".join(["era5land", f"{year:04d}{month:02d}", *numbers]) + ".nc"
 

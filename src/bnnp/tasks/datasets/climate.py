@@ -1,4 +1,4 @@
-"""Precipitation over a region as tasks (ERA5-Land; paper, section 4.3): every twelve hours a map to complete."""
+"""Precipitation over a region as tasks (ERA5-Land; paper, section 4.3): one map to complete every twelve hours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,15 @@ _MILLIMETRES = 1000.0
 
 @dataclass(frozen=True, eq=False)
 class Weather:
-    """Temperature in K and precipitation in mm (times, points) at the points that have values."""
+    """Temperature and precipitation at the points that have values.
+
+    Attributes:
+        times: Time of each map.
+        longitude: Longitude of each point, in degrees.
+        latitude: Latitude of each point, in degrees.
+        temperature: Temperature in K (times, points).
+        precipitation: Precipitation in mm (times, points).
+    """
 
     times: np.ndarray
     longitude: np.ndarray
@@ -37,6 +45,7 @@ class Weather:
     precipitation: np.ndarray
 
     def task(self, index: int) -> Task:
+        """The map of one time as a task."""
         x = np.stack([self.longitude, self.latitude, self.temperature[index]], axis=1)
         name = str(self.times[index].astype("datetime64[m]")).replace("T", " ")
         return Task.of(x, self.precipitation[index], name)
@@ -164,7 +173,7 @@ def _weather(files: list[Path], hours: tuple[int, ...], area: Sequence[float] | 
 
 
 def _points(field: Field, area: Sequence[float] | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Longitude and latitude of the points in an area, and their places among all points."""
+    """Longitude and latitude of the points in an area, and their indices among all points."""
     east = np.where(field.longitude > 180, field.longitude - 360, field.longitude)
     latitude, longitude = (axis.ravel() for axis in np.meshgrid(field.latitude, east, indexing="ij"))
     if area is None:

@@ -57,12 +57,16 @@ class Images(TaskSource):
     """Images, each of which is a task: coordinates of its pixels as inputs, their values in [0, 1] as output.
 
     Pixels come row by row from the top left. The first input is horizontal, -1 at the left and +1 at the right; the
-    second is vertical, +1 at the top and -1 at the bottom. They are never standardised, nor are the values.
+    second is vertical, +1 at the top and -1 at the bottom. Neither inputs nor values are ever standardised.
 
-    split, digits: the part of the data, and the classes of images in it.
-    side: pixels of a task's image along each side; larger images are averaged down, block by block.
-    binary: whether values are 0 or 1, the average being above 0.5, in place of grey.
-    pixels, labels, numbers: the images as they are stored, their classes, and their places in the file.
+    Attributes:
+        split: The part of the data, "train" or "test".
+        side: Pixels of a task's image along each side; larger images are averaged down, block by block.
+        binary: Whether values are 0 or 1 (the average is above 0.5) in place of grey.
+        digits: The classes of images.
+        pixels: The images as they are stored.
+        labels: Class of each image.
+        numbers: Place of each image in the file.
     """
 
     split: str
@@ -89,21 +93,32 @@ class Images(TaskSource):
         return Task(self.coordinates, self._values(self.pixels[index]), name)
 
     def draw(self, count: int, generator: torch.Generator) -> list[Task]:
-        """Images without repetition as far as there are enough of them."""
+        """Draw images at random. None is drawn twice before all are drawn once.
+
+        Args:
+            count: Number of images.
+            generator: Source of randomness.
+
+        Returns:
+            One task per image.
+        """
         rounds = [torch.randperm(len(self), generator=generator) for _ in range(math.ceil(count / len(self)))]
         return [self[int(i)] for i in torch.cat(rounds)[:count]]
 
     @cached_property
     def coordinates(self) -> Float[Tensor, "points 2"]:
-        """Inputs of every task: those of all pixels, row by row."""
+        """Inputs of every task: the coordinates of all pixels, row by row."""
         return pixel_grid(self.side)
 
     def to_image(self, values: ArrayLike | Tensor, side: int | None = None) -> np.ndarray:
         """Values of all pixels (..., points, 1) as images (..., side, side), the top row first.
 
-        side: pixels along each side, where values are at another `pixel_grid(side)` than at `coordinates`.
+        Args:
+            values: One value per pixel, as in `post.predict(source.coordinates).mean`.
+            side: Pixels along each side, if values are at another `pixel_grid(side)` than at `coordinates`.
 
-        Example: `source.to_image(post.predict(source.coordinates).mean)`
+        Raises:
+            ValueError: If there is not one value per pixel.
         """
         array = np.asarray(values)
         wanted = self.side if side is None else side
