@@ -1,4 +1,4 @@
-"""Real-valued outputs with one noise, or one noise per output."""
+"""Real-valued outputs with one noise for all outputs, or one noise per output."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""The paper's synthetic processes (App. F). The defaults are the paper's settings, and every constant is an argument."""
+"""The paper's synthetic processes (App. F). The defaults are its settings, and every constant is an argument."""
 
 import abc
 import math
@@ -67,14 +67,7 @@ class Synthetic(TaskSource):
 
 @dataclass(frozen=True)
 class Sawtooth(Synthetic):
-    """`slope_sd e1 x + offset_sd e2 + height (remainder(x, period) - period/2)` with standard normal `e1, e2`.
-
-    Args:
-        period: Period of the teeth.
-        height: Slope of the teeth.
-        slope_sd: Standard deviation of the tilt.
-        offset_sd: Standard deviation of the shift.
-    """
+    """`slope_sd e1 x + offset_sd e2 + height (remainder(x, period) - period/2)` with standard normal `e1, e2`."""
 
     period: float = 0.75
     height: float = 1.33
@@ -90,13 +83,7 @@ class Sawtooth(Synthetic):
         return self.slope_sd * e1 * x + self.offset_sd * e2 + self.teeth(x)
 
     def oracle(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, x_new: ArrayLike | Tensor) -> ExactPredictive:
-        """The exact predictive. Period and phase are fixed, so the process is Gaussian, and linear in `e1, e2`.
-
-        Args:
-            x: Inputs of the context.
-            y: Outputs of the context.
-            x_new: Inputs to predict at.
-        """
+        """The exact predictive at `x_new`, given `x` and `y`. With fixed period and phase, the process is Gaussian."""
 
         def covariance(a: Tensor, b: Tensor) -> Tensor:
             return self.slope_sd**2 * a @ b.T + self.offset_sd**2
@@ -106,12 +93,7 @@ class Sawtooth(Synthetic):
 
 @dataclass(frozen=True)
 class GaussianProcess(Synthetic):
-    """Draws of a zero-mean GP with squared-exponential covariance.
-
-    Args:
-        length_scale: Length scale of the covariance.
-        output_scale: Standard deviation of the function at each input.
-    """
+    """Draws of a zero-mean GP with squared-exponential covariance."""
 
     length_scale: float = 0.5
     output_scale: float = 1.0
@@ -124,23 +106,13 @@ class GaussianProcess(Synthetic):
         return self.output_scale * draw_gp(x, self.length_scale, generator)
 
     def oracle(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, x_new: ArrayLike | Tensor) -> ExactPredictive:
-        """The exact predictive of the process.
-
-        Args:
-            x: Inputs of the context.
-            y: Outputs of the context.
-            x_new: Inputs to predict at.
-        """
+        """The exact predictive at `x_new`, given `x` and `y`."""
         return _oracle(torch.zeros_like, self.covariance, self.noise, x, y, x_new)
 
 
 @dataclass(frozen=True)
 class Heaviside(Synthetic):
-    """The sign of a GP draw less its mean over the inputs: values -1 and +1. There is no exact predictive.
-
-    Args:
-        length_scale: Length scale of the Gaussian process.
-    """
+    """The sign of a GP draw less its mean over the inputs: values -1 and +1. There is no exact predictive."""
 
     length_scale: float = 1.0
 
@@ -151,15 +123,7 @@ class Heaviside(Synthetic):
 
 @dataclass(frozen=True)
 class BNNFunctions(Synthetic):
-    """Functions of a network whose weights have the standard prior: mean 0, variance `1/(d_in + 1)`.
-
-    Args:
-        hidden: Units of each hidden layer.
-        activation: Name of the activation.
-
-    Attributes:
-        network: The network.
-    """
+    """Functions of a network whose weights have the standard prior: mean 0, variance `1/(d_in + 1)`."""
 
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "relu"
