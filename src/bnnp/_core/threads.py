@@ -42,7 +42,7 @@ def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[R
         with torch.inference_mode(inference), torch.set_grad_enabled(differentiable):
             return work(item)
 
-    contexts = [copy_context() for _ in items]  # one each: a context is entered by one thread at a time
+    contexts = [copy_context() for _ in items]  # one per item: only one thread at a time can enter a context
     pool = _pool(workers, threads // workers)
     return list(pool.map(lambda context, item: context.run(in_thread, item), contexts, items))
 
@@ -59,16 +59,16 @@ def _started(workers: int, share: int) -> ThreadPoolExecutor:
     all_are_there = threading.Barrier(workers)
 
     def begin() -> None:
-        _thread.is_ours = True  # work within work would wait for the threads that it keeps busy
-        torch.get_num_threads()  # a thread's first question gives it the number for threads to come; now it is asked
+        _thread.is_ours = True  # nested work would wait for the threads that it occupies
+        torch.get_num_threads()  # the first call in a thread takes the default, which must happen before ours is set
         torch.set_num_threads(share)
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="bnnp", initializer=begin)
     number = torch.get_num_threads()
     try:
-        list(pool.map(lambda _: all_are_there.wait(), range(workers)))  # all of them start here, and none later
+        list(pool.map(lambda _: all_are_there.wait(), range(workers)))  # all threads start here, none later
     finally:
-        torch.set_num_threads(number)  # for threads to come
+        torch.set_num_threads(number)  # the default for threads yet to start
     return pool
 
 

@@ -7,7 +7,7 @@ from bnnp.likelihoods.gaussian import Gaussian
 
 
 def rows_of(columns: Columns, likelihood: Likelihood) -> dict[str, object]:
-    """Names of the columns, and the likelihood; also the noise in the user's units, if it is the same at every input."""
+    """Names of the columns, and the likelihood; also the noise in the user's units, if it is the same everywhere."""
     rows: dict[str, object] = {
         "inputs": listed(columns.x_names),
         "outputs": listed(columns.y_names),

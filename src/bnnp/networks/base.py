@@ -1,4 +1,4 @@
-"""The contract of a network, and how it runs: a *program* yields the features of one linear layer after the other."""
+"""The contract of a network, and how a network is run, one linear layer after the other."""
 
 import itertools
 from collections.abc import Callable, Generator, Sequence
@@ -20,8 +20,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 Program = Generator[Tensor, Tensor, Tensor]
-"""A network in the making: it yields the features of one linear layer after the other, is sent that layer's outputs,
-and returns its own. Who runs it decides what a linear layer is: a product with weights, given or to be inferred."""
+"""A network as a generator: it yields the features of each linear layer in turn, is sent that layer's outputs, and
+returns the outputs of the network. The caller computes each layer: it multiplies the features by weights, which are
+given or are inferred on the way."""
 
 
 @runtime_checkable

@@ -126,7 +126,7 @@ def attention(
 
     visible = None
     if mask is not None:
-        # absent points are seen by themselves, since attention to nothing at all would not be a number
+        # absent points see themselves: attention to no point at all would be NaN
         alone = torch.eye(mask.shape[-1], dtype=torch.bool, device=mask.device)
         visible = (mask.unsqueeze(-2) | alone).unsqueeze(-3)
     attended = functional.scaled_dot_product_attention(

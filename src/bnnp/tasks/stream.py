@@ -10,7 +10,7 @@ from bnnp.tasks.split import ContextSize, random_split
 from bnnp.tasks.task import SplitBatch
 
 POOL_BATCHES = 8
-"""Batches drawn at once and sorted by context size, so that a batch has contexts of like size and pads little."""
+"""Batches that are drawn together and sorted by context size, so that contexts in a batch need little padding."""
 
 _TASKS, _ORDER = 0, 1
 

@@ -1,4 +1,4 @@
-"""A task (one data set), a padded batch of tasks, and every check of user data."""
+"""A task (one data set), its split into context and target, and padded batches of both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -105,7 +105,7 @@ def _client() -> Any:
     cdsapi = optional_module("cdsapi", "downloading ERA5-Land", "data")
     try:
         return cdsapi.Client(quiet=True)
-    except Exception as error:  # the package raises this very kind where there is no key
+    except Exception as error:  # cdsapi raises a plain Exception if there is no key
         raise ValueError(
             f"the Climate Data Store: expected a key, got none ({error}); {KEY_PAGE} says how to get one"
         ) from error
@@ -116,7 +116,7 @@ def _download(client: Any, asked: dict[str, Any], path: Path, hours: Sequence[in
         part = Path(place) / path.name
         try:
             client.retrieve(_DATASET, asked, str(part))
-        except Exception as error:  # as above, and whatever its connection raises
+        except Exception as error:  # as above, or an error of the connection
             raise OSError(
                 f"the Climate Data Store: the request of {asked['year']}-{asked['month']} failed ({error}). Have you a "
                 f"key ({KEY_PAGE}) and accepted the terms ({PAGE})? Months that are there stay; call again for the rest"

@@ -1,4 +1,4 @@
-"""Synthetic heartbeats (paper, App. F): one beat at a random place in six seconds of rest."""
+"""Simulated heartbeats (paper, App. F): one beat at a random place in six seconds of rest."""
 
 from dataclasses import dataclass
 
@@ -105,5 +105,5 @@ def ecg(*, rate: int = 100, noise: float = 0.001, points: tuple[int, int] | None
         >>> size = bnnp.tasks.ContextCount(2, 64)
         >>> result = bnnp.fit(model, bnnp.tasks.ecg(), context_share=size)  # doctest: +SKIP
     """
-    optional_module("neurokit2", "simulating heartbeats", "data")  # found out now, not in the midst of training
+    optional_module("neurokit2", "simulating heartbeats", "data")  # fails now, not in the middle of training
     return Heartbeats(rate, noise, None if points is None else (points[0], points[-1]))

@@ -80,7 +80,7 @@ def cache_path(family: str, name: str) -> Path:
 def chosen_folder(folder: str | Path | None = None) -> Path | None:
     """The folder that the user has named, by an argument or by the variable BNNP_DATA, if any."""
     given = folder if folder is not None else os.environ.get(VARIABLE)
-    return Path(given).expanduser() if given else None  # an empty variable is as good as none
+    return Path(given).expanduser() if given else None  # an empty variable counts as unset
 
 
 def read_decompressed(path: Path) -> bytes:
