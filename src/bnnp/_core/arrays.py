@@ -1,4 +1,4 @@
-"""A user's arrays as tensors, checked."""
+"""Checks a user's arrays and turns them into tensors."""
 
 import numpy as np
 import torch
@@ -8,7 +8,16 @@ from bnnp._core.shapes import Float, Tensor
 
 
 def as_columns(values: ArrayLike | Tensor, name: str, width: int | None = None) -> Float[Tensor, "points columns"]:
-    """User data as a float64 matrix of finite numbers, a row a point. A vector becomes one column."""
+    """User data as a float64 matrix of finite numbers, one row per point. A vector becomes one column.
+
+    Args:
+        values: The data.
+        name: What the data are, for errors.
+        width: The number of columns that is expected; any number if None.
+
+    Raises:
+        ValueError: If the shape is another one, or a value is not a finite number.
+    """
     try:
         array = (
             values.detach().cpu()
@@ -19,7 +28,7 @@ def as_columns(values: ArrayLike | Tensor, name: str, width: int | None = None) 
         raise ValueError(f"{name}: expected numbers, got something that is not a number ({error})") from None
     array = array.to(torch.float64, copy=isinstance(values, Tensor))  # a copy: the user's data may change later
     if array.ndim == 0:
-        raise ValueError(f"{name}: got a single number, expected one row a point, as in [[0.1], [0.4]]")
+        raise ValueError(f"{name}: got a single number, expected one row per point, as in [[0.1], [0.4]]")
     if array.ndim == 1:
         array = array.unsqueeze(-1) if width in (None, 1) or array.numel() == 0 else array
     if array.numel() == 0 and array.shape[0] == 0:

@@ -1,4 +1,4 @@
-"""The user's columns: their names, and the shift and scale with which the model sees them."""
+"""The user's columns: their names, and the shift and scale between the user's numbers and the model's."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,8 @@ from bnnp._core.shapes import Float, Tensor
 class Columns(nn.Module):
     """Name, shift and scale of every column, taken from the training tasks and kept with the model.
 
-    The model works with mean 0 and variance 1; the user works in the user's own units. Starts as the identity.
+    The model works with mean 0 and variance 1; the user works in the user's own units. Shifts start at 0 and scales at
+    1.
 
     Args:
         in_size: Number of input columns.
@@ -64,13 +65,23 @@ class Columns(nn.Module):
         x_names: Sequence[str] = (),
         y_names: Sequence[str] = (),
     ) -> "Columns":
-        """The columns of some points, in float64."""
+        """The columns of some points, in float64.
+
+        Args:
+            x: Inputs of the points.
+            y: Outputs of the points.
+            x_names: Names of the input columns.
+            y_names: Names of the output columns.
+
+        Raises:
+            ValueError: If a column has the same value in every row.
+        """
         columns = Columns(x.shape[1], y.shape[1], x_names, y_names).double()
         columns.fit(x, y)
         return columns
 
     def take(self, other: "Columns", *, include_y: bool = True) -> None:
-        """Take over the shifts and scales of other columns."""
+        """Take over the shifts and scales of other columns; those of outputs only with `include_y`."""
         self.x_shift.copy_(other.x_shift)
         self.x_scale.copy_(other.x_scale)
         if include_y:
@@ -78,7 +89,7 @@ class Columns(nn.Module):
             self.y_scale.copy_(other.y_scale)
 
     def is_identity(self) -> bool:
-        """Whether the model sees the user's numbers as they are."""
+        """Whether the model sees the user's numbers unchanged."""
         shifts = bool(self.x_shift.any()) or bool(self.y_shift.any())
         return not shifts and bool((self.x_scale == 1).all()) and bool((self.y_scale == 1).all())
 

@@ -1,4 +1,4 @@
-"""Files on disk: tensors with a JSON header, written whole or not at all, and checked in full when read."""
+"""Files on disk: tensors with a JSON header. They are written completely or not at all, and checked when read."""
 
 import json
 import os
@@ -19,7 +19,18 @@ _HEADER = "bnnp"
 
 
 def write_atomically(path: str | Path, content: bytes | str) -> Path:
-    """Write a file so that a reader sees the old content or the new one, never a part. A full disk leaves the old."""
+    """Write a file so that a reader sees the old content or the new one, never a part of it.
+
+    Args:
+        path: The file; its folder is made if need be.
+        content: The new content.
+
+    Returns:
+        The path.
+
+    Raises:
+        OSError: If the file cannot be written, as on a full disk. The old content stays.
+    """
     path = Path(path)
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -42,7 +53,7 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder of this library among the user's caches, by the conventions of the platform."""
+    """This library's folder for cached files, by the conventions of the platform."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
@@ -59,7 +70,17 @@ def _not_written(path: Path, error: OSError) -> OSError:
 
 
 def write_tensors(path: str | Path, kind: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Path:
-    """One safetensors file of a given kind, with a JSON header."""
+    """Write one safetensors file of a given kind, with a JSON header.
+
+    Args:
+        path: The file.
+        kind: What the file holds, as in "model"; `read_tensors` asks for the same kind.
+        tensors: Tensors by name.
+        header: What else is to be kept; it must be JSON.
+
+    Returns:
+        The path.
+    """
     text = json.dumps({"format": FORMAT_VERSION, "kind": kind, **header})
     apart = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
@@ -68,7 +89,19 @@ def write_tensors(path: str | Path, kind: str, tensors: Mapping[str, Tensor], he
 
 
 def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `write_tensors` wrote. Anything else raises `ValueError`. No code in the file is ever run."""
+    """Read a file that `write_tensors` wrote. No code in the file is ever run.
+
+    Args:
+        path: The file.
+        kind: What the file must hold.
+
+    Returns:
+        The tensors by name, and the header.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is another file, is damaged, or was written by a newer version.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def lazily(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` of a package whose names live elsewhere.
+    """Make `__getattr__` and `__dir__` of a package whose names are defined in other modules.
 
     Args:
         package: The package's `__name__`.

@@ -1,4 +1,4 @@
-"""Progress bars: one of training steps, with their rate and the objective's terms, and one of points."""
+"""Progress bars: one for training steps, with their rate and the objective's terms, and one for points."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,7 +10,14 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """Shows `steps` of work of which `done` are behind us; silent unless `enabled`. Writes to standard error."""
+    """A bar of steps, written to standard error.
+
+    Args:
+        steps: Number of steps.
+        done: Steps that are already done.
+        enabled: Whether the bar is shown at all.
+        label: What the steps do.
+    """
 
     def __init__(self, steps: int, done: int = 0, *, enabled: bool, label: str = "training"):
         from rich import progress
@@ -36,6 +43,7 @@ class ProgressBar:
         self._bar.stop()
 
     def advance(self, terms: Mapping[str, float] | None = None) -> None:
+        """One more step is done; show these terms of the objective."""
         speed = self._bar.tasks[0].speed
         self._bar.update(
             self._task,
@@ -47,14 +55,14 @@ class ProgressBar:
 
 @cache
 def _console() -> "Console":
-    """One for all bars, so that a bar within another is drawn below it."""
+    """One console for all bars, so that a bar within another is drawn below it."""
     from rich.console import Console
 
     return Console(stderr=True)
 
 
 def points_bar(enabled: bool) -> "Progress":
-    """A bar of very many points, with points per second; silent unless `enabled`. Writes to standard error."""
+    """A bar of very many points, with points per second, on standard error. It is shown only if `enabled`."""
     from rich import progress
     from rich.console import Console
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""Randomness: a seed or a generator at the doors, a generator inside. The global state is never touched."""
+"""Randomness: public functions take a seed or a generator, all others a generator. The global state never changes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +12,7 @@ Seed = int | torch.Generator
 
 
 def as_generator(seed: Seed, device: torch.device | str = "cpu") -> torch.Generator:
+    """The generator itself, or a new one with this seed; `ValueError` for anything else."""
     if isinstance(seed, torch.Generator):
         return seed
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
@@ -20,7 +21,7 @@ def as_generator(seed: Seed, device: torch.device | str = "cpu") -> torch.Genera
 
 
 def as_integer(seed: Seed) -> int:
-    """A number that stands for the seed; taken from the generator where one is given."""
+    """The seed as an integer; if it is a generator, an integer drawn from it."""
     if isinstance(seed, torch.Generator):
         return int(torch.randint(2**62, (), generator=seed, device=seed.device))
     as_generator(seed)
@@ -28,21 +29,27 @@ def as_integer(seed: Seed) -> int:
 
 
 def child(seed: int, *keys: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """An independent generator for each sequence of keys: one step can be repeated without those before it."""
+    """An independent generator for each sequence of keys, so that one step can be repeated without those before it.
+
+    Args:
+        seed: The seed that all children share.
+        *keys: Which child, as in the number of a step.
+        device: Where the generator draws.
+    """
     state = np.random.SeedSequence([seed % 2**64, *keys]).generate_state(2, np.uint32)
     return torch.Generator(device).manual_seed((int(state[0]) << 31) ^ int(state[1]))
 
 
 def normal(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard normal draws in the dtype and on the device of `like`, the same on every device."""
+    """Standard normal draws in the dtype and on the device of `like`. The draws do not depend on that device."""
     return torch.randn(*shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
 
 
 @contextmanager
 def starting_from(generator: torch.Generator) -> Iterator[None]:
-    """Within it torch's own modules start from a generator instead of the global seed, which is not ours to use.
+    """Within this context, torch's own modules are initialised from a generator instead of the global seed.
 
-    They start on the CPU, so that the states of other devices are left alone.
+    They are initialised on the CPU, so the random states of other devices do not change. The global state is restored.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))

@@ -1,4 +1,4 @@
-"""The shape alphabet: one name for each axis, used in every signature.
+"""Names of axes. Each axis has one name, which is used in every signature.
 
 | axis    | meaning                                                                                  |
 |---------|------------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""What an object shows of itself: a few lines of text, and a small table in a notebook."""
+"""How an object is displayed: a few lines of text, or a small table in a notebook."""
 
 import html
 import textwrap
@@ -11,7 +11,7 @@ LONGEST = 80
 
 
 class Shown:
-    """A class whose objects show the names and values that `_described` gives. For dataclasses: `repr=False`."""
+    """A class whose objects display the names and values that `_described` returns. Dataclasses need `repr=False`."""
 
     def _described(self) -> dict[str, object]:
         raise NotImplementedError(f"{type(self).__name__} does not say what it shows")
@@ -34,7 +34,7 @@ def as_text(title: str, rows: Mapping[str, object]) -> str:
 
 
 def as_html(title: str, rows: Mapping[str, object]) -> str:
-    """A table of two columns. Everything is escaped: names of columns and tasks are the user's."""
+    """A table of two columns. Everything is escaped, since names of columns and tasks come from the user."""
     lines = [
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(_short(value))}</td></tr>" for name, value in rows.items()
     ]
@@ -42,13 +42,13 @@ def as_html(title: str, rows: Mapping[str, object]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Some names in a line, and how many there are where they are many."""
+    """Names in one line; if there are more than six, the first six and the number of all."""
     few = ", ".join(names[:6])
     return few if len(names) <= 6 else f"{few}, ... ({len(names)} in all)"
 
 
 def span(values: Iterable[float]) -> str:
-    """The least and the largest of some numbers; one number where they are the same."""
+    """The smallest and the largest of some numbers; a single number if they are equal."""
     all_of_them = list(values)
     if not all_of_them:
         return "none"

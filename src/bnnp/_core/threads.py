@@ -1,11 +1,11 @@
-"""Both cores busy: independent pieces of work in threads, each with its share of the threads that torch has.
+"""Independent pieces of work in parallel threads, so that all cores are busy.
 
-Torch's own way, every operation split over all cores, loses most of the second core on arrays as small as ours. Large
-pieces side by side do not. Results do not depend on how many threads there are.
+By itself, torch splits every operation over all cores. On arrays as small as ours, that loses most of the second core;
+large pieces of work side by side do not. Results do not depend on the number of threads.
 
-Torch has a number of threads for each thread, and one for threads to come. Ours get their share when they are started
-and keep it, and the number for threads to come is put back at once. So nobody else's number ever changes, whatever
-happens in the work.
+Torch keeps one number of threads for each Python thread, and one for Python threads that are yet to start. Each of our
+threads gets its share of torch's threads when it starts and keeps it. The number for threads yet to start is restored
+at once. So no other thread's number ever changes, even if the work fails.
 """
 
 import threading
@@ -21,9 +21,16 @@ Result = TypeVar("Result")
 
 
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """`[work(item) for item in items]`, side by side as far as torch's number of threads allows.
+    """`[work(item) for item in items]`, in parallel as far as torch's number of threads allows.
 
-    Threads work in the caller's context: with its variables, its inference mode, and derivatives where it has them.
+    Threads work in the caller's context: with its variables, its inference mode, and gradients if they are enabled.
+
+    Args:
+        work: What to do with an item.
+        items: The items.
+
+    Returns:
+        The results, in the order of the items.
     """
     threads = torch.get_num_threads()
     workers = min(threads, len(items))
@@ -35,13 +42,13 @@ def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[R
         with torch.inference_mode(inference), torch.set_grad_enabled(differentiable):
             return work(item)
 
-    contexts = [copy_context() for _ in items]  # one each: a context is entered by one thread at a time
+    contexts = [copy_context() for _ in items]  # one per item: only one thread at a time can enter a context
     pool = _pool(workers, threads // workers)
     return list(pool.map(lambda context, item: context.run(in_thread, item), contexts, items))
 
 
 def _pool(workers: int, share: int) -> ThreadPoolExecutor:
-    """Threads that have so many threads of torch each; the same ones whenever they are asked for."""
+    """The pool of `workers` threads with `share` threads of torch each. It is made once and then reused."""
     with _lock:
         if (workers, share) not in _pools:
             _pools[workers, share] = _started(workers, share)
@@ -52,16 +59,16 @@ def _started(workers: int, share: int) -> ThreadPoolExecutor:
     all_are_there = threading.Barrier(workers)
 
     def begin() -> None:
-        _thread.is_ours = True  # work within work would wait for the threads that it keeps busy
-        torch.get_num_threads()  # a thread's first question gives it the number for threads to come; now it is asked
+        _thread.is_ours = True  # nested work would wait for the threads that it occupies
+        torch.get_num_threads()  # the first call in a thread takes the default, which must happen before ours is set
         torch.set_num_threads(share)
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="bnnp", initializer=begin)
     number = torch.get_num_threads()
     try:
-        list(pool.map(lambda _: all_are_there.wait(), range(workers)))  # all of them start here, and none later
+        list(pool.map(lambda _: all_are_there.wait(), range(workers)))  # all threads start here, none later
     finally:
-        torch.set_num_threads(number)  # for threads to come
+        torch.set_num_threads(number)  # the default for threads yet to start
     return pool
 
 

@@ -1,8 +1,9 @@
-"""How torch's threads wait for each other. To be imported before torch.
+"""How torch's threads wait for each other. This module must be imported before torch.
 
-They spin for about a millisecond, hundreds of times in a training step of ours. Beside another busy program, that takes
-the core away from the thread that is waited for, and a step on two cores takes many times as long. Spinning for a few
-microseconds costs next to nothing on free cores (`benchmarks/busy_neighbour.py`). Who has chosen otherwise keeps it.
+By default a waiting thread spins for about a millisecond, hundreds of times in one of our training steps. If another
+program keeps the cores busy, the spinning takes the core from the thread that is waited for, and a step on two cores
+takes many times as long. Spinning for a few microseconds costs next to nothing on free cores
+(`benchmarks/busy_neighbour.py`). If the user has set OMP_WAIT_POLICY or GOMP_SPINCOUNT, that setting is kept.
 """
 
 import os

@@ -9,10 +9,11 @@ from bnnp._core.shapes import Float, Tensor
 
 
 class Likelihood(nn.Module, abc.ABC):
-    """`p(y | f)`, a point at a time, where `f` are the outputs of the network.
+    """`p(y | f)` for each point, where `f` are the outputs of the network.
 
-    real_valued: whether `y` may be shifted and scaled.
-    numbers_an_output: how many outputs of the network stand for one output of the model.
+    Attributes:
+        real_valued: Whether `y` may be shifted and scaled.
+        numbers_an_output: How many outputs of the network stand for one output of the model.
     """
 
     real_valued: bool
@@ -20,7 +21,7 @@ class Likelihood(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def for_outputs(self, out_size: int) -> "Likelihood":
-        """A copy of its own for a network with `out_size` outputs."""
+        """A new likelihood like this one, for a network with `out_size` outputs."""
 
     @abc.abstractmethod
     def y_size(self, out_size: int) -> int:
@@ -28,7 +29,7 @@ class Likelihood(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def check(self, y: Float[Tensor, "*batch points y"]) -> None:
-        """Raise `ValueError` where `y` holds values that this likelihood cannot have made."""
+        """Raise `ValueError` if `y` holds values that are impossible under this likelihood."""
 
     @abc.abstractmethod
     def encode(self, y: Float[Tensor, "*batch points y"]) -> Float[Tensor, "*batch points out"]:
@@ -44,13 +45,13 @@ class Likelihood(nn.Module, abc.ABC):
     def slope(
         self, f: Float[Tensor, "*batch points out"], y: Float[Tensor, "*batch points y"]
     ) -> Float[Tensor, "*batch points out"]:
-        """The derivative of `log_prob` by the network's outputs."""
+        """The derivative of `log_prob` with respect to the network's outputs."""
 
     @abc.abstractmethod
     def curvature_root(self, f: Float[Tensor, "*batch points out"]) -> Float[Tensor, "*batch points out out"]:
         """An `R` for each point such that `R^T R` is minus the second derivative of `log_prob` by the outputs.
 
-        Where that depends on `y`, its mean under the likelihood.
+        Where that derivative depends on `y`, its mean under the likelihood is taken.
         """
 
     @abc.abstractmethod
@@ -65,7 +66,7 @@ class Likelihood(nn.Module, abc.ABC):
     def sample(
         self, f: Float[Tensor, "*batch points out"], generator: torch.Generator
     ) -> Float[Tensor, "*batch points y"]:
-        """A new observation."""
+        """Draw new observations."""
 
     @abc.abstractmethod
     def config(self) -> dict:

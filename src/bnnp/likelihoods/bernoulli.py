@@ -8,7 +8,17 @@ from bnnp.likelihoods.base import Likelihood
 
 
 class Bernoulli(Likelihood):
-    """Observations in [0, 1] with cross-entropy as log-density: binary outcomes, or grey values as in the paper."""
+    """Observations in [0, 1] with cross-entropy as log-density: binary outcomes, or grey values as in the paper.
+
+    The network's outputs are log-odds.
+
+    Example:
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8,), likelihood=bnnp.Bernoulli(), seed=0)
+        >>> post = model.condition(x, [[0], [1], [1]], num_samples=5, seed=0)
+        >>> probabilities = post.predict(x_new).mean
+        >>> bool(((probabilities >= 0) & (probabilities <= 1)).all())
+        True
+    """
 
     real_valued = False
 

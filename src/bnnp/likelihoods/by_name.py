@@ -15,5 +15,6 @@ LIKELIHOODS: dict[str, type[Gaussian] | type[HeteroscedasticGaussian] | type[Ber
 
 
 def from_config(config: dict) -> Likelihood:
+    """The likelihood that `Likelihood.config` describes."""
     arguments = dict(config)
     return LIKELIHOODS[arguments.pop("name")](**arguments)

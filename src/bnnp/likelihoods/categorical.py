@@ -8,7 +8,20 @@ from bnnp.likelihoods.base import Likelihood
 
 
 class Categorical(Likelihood):
-    """One column of class labels `0, 1, ...`; the network has one output a class."""
+    """One column of class labels `0, 1, ...`. The network has one output per class.
+
+    Args:
+        num_classes: Number of classes, at least 2.
+
+    Raises:
+        ValueError: If there are fewer than two classes.
+
+    Example:
+        >>> model = bnnp.BNNP(in_size=1, out_size=3, hidden=(8,), likelihood=bnnp.Categorical(3), seed=0)
+        >>> post = model.condition(x, [[0], [1], [2]], num_samples=5, seed=0)
+        >>> post.predict(x_new).mean.shape  # one probability per class
+        (2, 3)
+    """
 
     real_valued = False
 

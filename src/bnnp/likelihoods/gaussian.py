@@ -1,4 +1,4 @@
-"""Real-valued outputs with one noise, or one noise per output."""
+"""Real-valued outputs with one noise for all outputs, or one noise per output."""
 
 import copy
 import math
@@ -13,14 +13,23 @@ from bnnp.likelihoods.base import Likelihood
 
 
 class Gaussian(Likelihood):
-    """`y ~ N(f, noise^2)`.
+    """Real-valued observations with Gaussian noise, `y ~ N(f, noise^2)`.
 
-    noise: standard deviation, one number or one an output, in the units the model works in (standardised outputs,
-        where training standardises them).
-    learnable: whether training adapts it.
-    max_noise: optional upper bound, never reached; `noise` must lie below it.
+    Args:
+        noise: Standard deviation: one number, or one number per output. It is in the units that the model works in,
+            which are standardised outputs where training standardises them.
+        learnable: Whether training adapts the noise.
+        max_noise: Upper bound of the noise, which is never reached. `noise` must lie below it.
 
-    Example: `bnnp.Gaussian(0.05)`, `bnnp.Gaussian([0.1, 0.3], learnable=False)`, `bnnp.Gaussian(0.05, max_noise=0.3)`
+    Raises:
+        ValueError: If `noise` is not positive, or not below `max_noise`.
+
+    Example:
+        >>> bnnp.Gaussian([0.1, 0.3], learnable=False).noise.shape
+        torch.Size([2])
+        >>> bnnp.Gaussian(0.5, max_noise=1.0).noise.item()
+        0.5
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8,), likelihood=bnnp.Gaussian(0.05))
     """
 
     real_valued = True
@@ -29,7 +38,7 @@ class Gaussian(Likelihood):
         super().__init__()
         start = torch.as_tensor(noise, dtype=torch.float64).reshape(-1)
         if len(start) == 0 or not bool((torch.isfinite(start) & (start > 0)).all()):
-            raise ValueError(f"noise: got {noise}, expected a positive number, or one an output")
+            raise ValueError(f"noise: got {noise}, expected a positive number, or one per output")
         if max_noise is not None and float(start.max()) >= max_noise:
             raise ValueError(f"max_noise: got {max_noise}, expected more than the noise, {float(start.max()):g}")
         self.start = start.tolist()
@@ -40,6 +49,7 @@ class Gaussian(Likelihood):
 
     @property
     def noise(self) -> Float[Tensor, "out"]:
+        """Standard deviation of each output."""
         if self.max_noise is None:
             return self.raw.exp()
         return self.max_noise * torch.sigmoid(self.raw)

@@ -10,11 +10,23 @@ from bnnp.likelihoods.base import Likelihood
 
 
 class HeteroscedasticGaussian(Likelihood):
-    """`y ~ N(f, (noise exp(g))^2)`: the network predicts a mean `f` and a log-noise `g` for every output.
+    """Real-valued observations whose noise the network predicts, `y ~ N(f, (noise exp(g))^2)`.
 
-    noise: standard deviation where the network says nothing, `g = 0`. There is no floor: `g` is any number.
+    The network predicts a mean `f` and a log-noise `g` for every output. It is for neural processes, whose networks are
+    trained to say how uncertain they are.
 
-    For neural processes, whose networks are trained to say how uncertain they are.
+    Args:
+        noise: Standard deviation where the network predicts `g = 0`. The predicted noise has no lower bound.
+
+    Raises:
+        ValueError: If `noise` is not positive.
+
+    Example:
+        >>> import torch
+        >>> likelihood = bnnp.HeteroscedasticGaussian(1.0)
+        >>> outputs = torch.tensor([[2.0, 0.0]])  # a mean of 2 and a log-noise of 0
+        >>> likelihood.mean(outputs).tolist(), likelihood.variance(outputs).tolist()
+        ([[2.0]], [[1.0]])
     """
 
     real_valued = True
@@ -56,6 +68,7 @@ class HeteroscedasticGaussian(Likelihood):
         return f[..., : f.shape[-1] // 2]
 
     def log_noise(self, f: Tensor) -> Tensor:
+        """Logarithm of the standard deviation of each output."""
         return f[..., f.shape[-1] // 2 :] + math.log(self.start)
 
     def variance(self, f: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Columns and likelihood as models, posteriors and predictions show them."""
+"""How models, posteriors and predictions show their columns and their likelihood."""
 
 from bnnp._core.columns import Columns
 from bnnp._core.show import listed
@@ -7,7 +7,7 @@ from bnnp.likelihoods.gaussian import Gaussian
 
 
 def rows_of(columns: Columns, likelihood: Likelihood) -> dict[str, object]:
-    """Names of the columns, and the likelihood with its noise in the user's units where that does not vary."""
+    """Names of the columns, and the likelihood; also the noise in the user's units, if it is the same everywhere."""
     rows: dict[str, object] = {
         "inputs": listed(columns.x_names),
         "outputs": listed(columns.y_names),

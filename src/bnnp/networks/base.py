@@ -1,4 +1,4 @@
-"""The contract of a network, and how it runs: a *program* yields the features of one linear layer after the other."""
+"""The contract of a network, and how a network is run, one linear layer after the other."""
 
 import itertools
 from collections.abc import Callable, Generator, Sequence
@@ -20,38 +20,44 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 Program = Generator[Tensor, Tensor, Tensor]
-"""A network in the making: it yields the features of one linear layer after the other, is sent that layer's outputs,
-and returns its own. Who runs it decides what a linear layer is: a product with weights, given or to be inferred."""
+"""A network as a generator: it yields the features of each linear layer in turn, is sent that layer's outputs, and
+returns the outputs of the network. The caller computes each layer: it multiplies the features by weights, which are
+given or are inferred on the way."""
 
 
 @runtime_checkable
 class AnyNetwork(Protocol):
-    """What the library asks of a network: a pure function of the weights of its linear layers, and of inputs.
-
-    mixes_points: whether outputs at one input depend on the other inputs.
-    """
+    """What the library asks of a network: a pure function of inputs and of the weights of its linear layers."""
 
     @property
-    def sizes(self) -> tuple[int, ...]: ...
+    def sizes(self) -> tuple[int, ...]:
+        """Number of inputs, then the outputs of each linear layer."""
 
     @property
-    def weight_shapes(self) -> list[tuple[int, int]]: ...
+    def weight_shapes(self) -> list[tuple[int, int]]:
+        """Rows (the bias included) and columns of the weights of each layer."""
 
     @property
-    def num_layers(self) -> int: ...
+    def num_layers(self) -> int:
+        """Number of linear layers."""
 
     @property
-    def num_weights(self) -> int: ...
+    def num_weights(self) -> int:
+        """Number of weights of all layers, biases included."""
 
     @property
-    def mixes_points(self) -> bool: ...
+    def mixes_points(self) -> bool:
+        """Whether outputs at one input depend on the other inputs."""
 
-    def program(self, x: Tensor, mask: Tensor | None = None) -> Program: ...
+    def program(self, x: Tensor, mask: Tensor | None = None) -> Program:
+        """The network, one linear layer after the other; `mask` says which points there are."""
 
-    def __call__(self, weights: Sequence[Tensor], x: Tensor, mask: Tensor | None = None) -> Tensor: ...
+    def __call__(self, weights: Sequence[Tensor], x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The outputs at `x` with these weights; `mask` says which points there are."""
 
 
 def activation_by_name(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation of this name, or a `ValueError` that lists the names."""
     if name not in ACTIVATIONS:
         raise ValueError(
             f"activation: got {name!r}, expected one of {', '.join(ACTIVATIONS)}, or a function of a tensor"
@@ -65,7 +71,16 @@ def with_bias(h: Float[Tensor, "*batch points h"]) -> Float[Tensor, "*batch poin
 
 
 def run(program: Program, layer_outputs: Callable[[int, Tensor], Tensor]) -> Tensor:
-    """What a network returns if `layer_outputs(layer, features)` are the outputs of its linear layers."""
+    """Run a network to its end.
+
+    Args:
+        program: The network.
+        layer_outputs: A function of the number of a linear layer and of its features, which returns the layer's
+            outputs.
+
+    Returns:
+        The outputs of the network.
+    """
     result = next(program)
     for layer in itertools.count():
         result, done = _sent(program, layer_outputs(layer, result))
@@ -75,11 +90,16 @@ def run(program: Program, layer_outputs: Callable[[int, Tensor], Tensor]) -> Ten
 
 
 def advance(program: Program, outputs: Tensor) -> Tensor:
-    """The features of the next linear layer, once the last one has these outputs; after all layers, the outputs."""
+    """Give a network the outputs of its current linear layer.
+
+    Returns:
+        The features of the next linear layer; after the last layer, the outputs of the network.
+    """
     return _sent(program, outputs)[0]
 
 
 def _sent(program: Program, outputs: Tensor) -> tuple[Tensor, bool]:
+    """What the program yields or returns next, and whether it has ended."""
     try:
         return program.send(outputs), False
     except StopIteration as end:
@@ -89,7 +109,12 @@ def _sent(program: Program, outputs: Tensor) -> tuple[Tensor, bool]:
 def features_of_layer(
     program: Program, weights: Sequence[Float[Tensor, "*#batch _d _out"]]
 ) -> Float[Tensor, "*batch points d"]:
-    """What comes to the linear layer after those whose weights are given (paper, Algorithm 2, partial forward pass)."""
+    """The features of the linear layer after those whose weights are given (paper, Algorithm 2, partial forward pass).
+
+    Args:
+        program: The network, not yet started.
+        weights: The weights of the first layers.
+    """
     features = next(program)
     for w in weights:
         features = program.send(features @ w)

@@ -1,4 +1,4 @@
-"""Functions drawn from a prior or a posterior, as things one can call."""
+"""Functions drawn from a prior or a posterior, as objects that can be called."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from bnnp.networks.base import AnyNetwork
 
 
 def identity(outputs: Tensor) -> Tensor:
+    """The link of a likelihood whose mean is the network's output."""
     return outputs
 
 
@@ -23,7 +24,7 @@ class View:
 
     Attributes:
         columns: Shift and scale of the user's columns.
-        link: From outputs of the network to the mean of an observation.
+        link: Turns outputs of the network into the mean of an observation.
     """
 
     columns: Columns
@@ -32,9 +33,14 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """One drawn function: NumPy or tensor inputs (n, in) to NumPy outputs (n, out), without observation noise.
+    """One drawn function, from inputs (n, in) to outputs (n, out), without observation noise.
 
-    Inputs and outputs are those of the user, through a `View`.
+    Inputs are arrays or tensors, outputs are NumPy arrays. Both are in the user's units.
+
+    Attributes:
+        network: The network.
+        weights: The drawn weights of each layer.
+        view: How the user sees the function.
     """
 
     network: AnyNetwork
@@ -42,6 +48,7 @@ class Function:
     view: View
 
     def __call__(self, x: ArrayLike | Tensor) -> np.ndarray:
+        """The values of the function at `x`."""
         inputs = as_columns(x, "x", self.network.sizes[0]).to(self.weights[0].device)
         with torch.no_grad():
             outputs = self.network(self.weights, self.view.columns.standardise_x(inputs).to(self.weights[0]))

@@ -13,9 +13,21 @@ from bnnp.networks.base import Program, activation_by_name, run, with_bias
 class AttentionNetwork(nn.Module):
     """An input layer, blocks of self-attention, and a linear head. All points are processed together.
 
-    A block: queries, keys, values and an output layer of `heads` heads of attention, a residual connection and a layer
-    norm; then a perceptron of two layers with `mlp` hidden units, a residual connection and a layer norm. The layer
-    norms have parameters of their own, which are learned but not inferred.
+    Each block has queries, keys, values and an output layer of attention, a residual connection and a layer norm; then
+    a perceptron of two layers, a residual connection and a layer norm. The layer norms have parameters of their own,
+    which are learned but not inferred.
+
+    Args:
+        in_size: Number of inputs.
+        out_size: Number of outputs.
+        width: Features of each point between blocks; the heads must divide it.
+        blocks: Number of blocks.
+        heads: Heads of attention in each block.
+        mlp: Hidden units of each block's perceptron.
+        activation: Name of the perceptron's activation.
+
+    Raises:
+        ValueError: If a number is not positive, the heads do not divide the width, or no activation has this name.
     """
 
     def __init__(
@@ -40,20 +52,28 @@ class AttentionNetwork(nn.Module):
 
     @property
     def mixes_points(self) -> bool:
+        """Whether outputs at one input depend on the other inputs: always."""
         return True
 
     @property
     def num_layers(self) -> int:
+        """Number of linear layers."""
         return len(self.weight_shapes)
 
     @property
     def num_weights(self) -> int:
+        """Number of weights of all linear layers, biases included."""
         return sum(d * out for d, out in self.weight_shapes)
 
     def program(
         self, x: Float[Tensor, "*batch points x"], mask: Bool[Tensor, "*#batch points"] | None = None
     ) -> Program:
-        """The network, one linear layer after the other; points that are masked out are seen by no other."""
+        """The network, one linear layer after the other.
+
+        Args:
+            x: Inputs.
+            mask: Which points there are. No point sees one that is masked out, except that point itself.
+        """
         activation = activation_by_name(self.activation)
         h = yield with_bias(x)
         for block in range(self.blocks):
@@ -74,7 +94,13 @@ class AttentionNetwork(nn.Module):
         x: Float[Tensor, "*#batch points x"],
         mask: Bool[Tensor, "*#batch points"] | None = None,
     ) -> Float[Tensor, "*all points y"]:
-        """Outputs at `x`, all points together."""
+        """Compute the outputs at `x`, all points together.
+
+        Args:
+            weights: The weights of each layer.
+            x: Inputs.
+            mask: Which points there are; all if None.
+        """
         return run(self.program(x, mask), lambda layer, features: features @ weights[layer])
 
 
@@ -85,14 +111,22 @@ def attention(
     heads: int,
     mask: Bool[Tensor, "*#batch points"] | None,
 ) -> Float[Tensor, "*all points width"]:
-    """Multi-head dot-product attention of all points with each other."""
+    """Multi-head dot-product attention of all points with each other.
+
+    Args:
+        queries: What each point looks for.
+        keys: What each point is found by.
+        values: What each point gives to those that find it.
+        heads: Number of heads.
+        mask: Which points there are; all if None.
+    """
 
     def by_head(x: Tensor) -> Tensor:
         return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
 
     visible = None
     if mask is not None:
-        # absent points are seen by themselves, since attention to nothing at all would not be a number
+        # absent points see themselves: attention to no point at all would be NaN
         alone = torch.eye(mask.shape[-1], dtype=torch.bool, device=mask.device)
         visible = (mask.unsqueeze(-2) | alone).unsqueeze(-3)
     attended = functional.scaled_dot_product_attention(

@@ -1,4 +1,4 @@
-"""Contexts that are read piece by piece, as often as there are layers, and never held as a whole."""
+"""Contexts that are read piece by piece, once per layer, and never held in memory as a whole."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,13 @@ Pieces = Iterable[Pair] | Callable[[], Iterable[Pair]]
 
 @dataclass(frozen=True, eq=False)
 class ArrayPieces:
-    """Arrays in memory or on disk (`numpy.memmap`), of which one slice at a time is read."""
+    """Arrays in memory or on disk (`numpy.memmap`), of which one slice is read at a time.
+
+    Args:
+        x: Inputs, one row per point.
+        y: Outputs, one row per point.
+        size: Number of points in a slice.
+    """
 
     x: Any
     y: Any
@@ -34,7 +40,22 @@ class ArrayPieces:
 
 @dataclass(frozen=True)
 class ParquetPieces:
-    """Columns of a Parquet file, of which some rows at a time are read. Made by `from_parquet`."""
+    """Columns of a Parquet file, of which a limited number of rows is read at a time. Made by `from_parquet`.
+
+    Attributes:
+        path: The file.
+        x: Input columns.
+        y: Output columns.
+        rows: Number of rows in the file.
+        size: The most rows that are read at a time.
+
+    Example:
+        >>> import pandas as pd
+        >>> pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 3.0, 5.0]}).to_parquet("small.parquet")
+        >>> pieces = bnnp.tasks.from_parquet("small.parquet", x=["a"], y=["b"])
+        >>> [inputs.shape for inputs, outputs in pieces]
+        [(3, 1)]
+    """
 
     path: Path
     x: tuple[str, ...]
@@ -52,9 +73,27 @@ class ParquetPieces:
 
 
 def from_parquet(path: str | Path, *, x: Sequence[str], y: Sequence[str]) -> ParquetPieces:
-    """The columns of a Parquet file of any size as a context.
+    """Use columns of a Parquet file of any size as a context.
 
-    Example: `post = model.condition(bnnp.tasks.from_parquet("big.parquet", x=["a", "b"], y=["c"]), chunk_size=4096)`
+    Args:
+        path: The file.
+        x: Input columns.
+        y: Output columns.
+
+    Returns:
+        A context for `model.condition(context, chunk_size=4096)`, which reads the file piece by piece.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ImportError: If pyarrow is not installed (`pip install 'bnnp[data]'`).
+        ValueError: If it is not a Parquet file, or a column is missing.
+
+    Example:
+        >>> import pandas as pd
+        >>> pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 3.0, 5.0]}).to_parquet("big.parquet")
+        >>> context = bnnp.tasks.from_parquet("big.parquet", x=["a"], y=["b"])
+        >>> len(context)
+        3
     """
     file = Path(path)
     if not file.is_file():
@@ -73,7 +112,14 @@ def from_parquet(path: str | Path, *, x: Sequence[str], y: Sequence[str]) -> Par
 
 
 def pieces_of(context: Pieces) -> Callable[[], Iterator[Pair]]:
-    """A function that reads a context from its beginning, each time it is called."""
+    """Make a function that reads a context from its beginning each time it is called.
+
+    Args:
+        context: Pairs `(x, y)` that can be read more than once, or a function that returns an iterator of such pairs.
+
+    Raises:
+        ValueError: If the context can be read only once, or is not made of pairs.
+    """
     if callable(context):
         return lambda: iter(context())
     if isinstance(context, Iterator):

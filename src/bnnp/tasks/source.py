@@ -15,29 +15,65 @@ from bnnp.tasks.task import Split, Task, stacked
 
 @dataclass(frozen=True)
 class TaskSource(abc.ABC):
-    """Something that tasks can be drawn from."""
+    """The base class of everything that tasks can be drawn from.
+
+    Example:
+        >>> import torch
+        >>> class Lines(bnnp.tasks.TaskSource):
+        ...     in_size = out_size = 1
+        ...
+        ...     def draw(self, count, generator):
+        ...         x = np.linspace(-1, 1, 10)
+        ...         slopes = torch.randn(count, generator=generator).tolist()
+        ...         return [bnnp.tasks.Task.of(x, slope * x) for slope in slopes]
+        >>> Lines().draw(2, torch.Generator().manual_seed(0))[0]
+        Task(name: '', points: 10, inputs: 1, outputs: 1)
+    """
 
     @property
     @abc.abstractmethod
-    def in_size(self) -> int: ...
+    def in_size(self) -> int:
+        """Number of input columns."""
 
     @property
     @abc.abstractmethod
-    def out_size(self) -> int: ...
+    def out_size(self) -> int:
+        """Number of output columns."""
 
     @abc.abstractmethod
     def draw(self, count: int, generator: torch.Generator) -> list[Task]:
-        """`count` tasks at random."""
+        """Draw tasks at random.
+
+        Args:
+            count: Number of tasks.
+            generator: Source of randomness.
+
+        Returns:
+            `count` tasks.
+        """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Collection(Shown, TaskSource):
-    """A finite number of data sets.
+    """A finite number of data sets. Made by `from_arrays`, `from_table` and the functions for the paper's data.
 
-    standardise: whether training shifts and scales every column to mean 0 and variance 1 (undone at prediction).
-    splits: fixed parts into context and target, one a task, for tests; empty if tasks are split at random.
-    columns: the shifts and scales that training takes; where there are none it takes those of the tasks themselves.
-    points_share: the share of a task's points that a draw has, chosen anew in every draw; for large tasks.
+    Attributes:
+        tasks: The data sets.
+        x_names: Names of the input columns.
+        y_names: Names of the output columns.
+        standardise: Whether training shifts and scales every column to mean 0 and variance 1. Predictions are in the
+            original units.
+        splits: Fixed contexts and targets for tests, one split per task. Empty if tasks are split at random.
+        columns: The shifts and scales that training takes. If None, it computes them from the tasks.
+        points_share: The share of its points that a drawn task has, chosen anew in every draw; for large tasks.
+
+    Example:
+        >>> len(tasks), tasks.in_size, tasks.out_size
+        (6, 1, 1)
+        >>> tasks[0]
+        Task(name: '0', points: 8, inputs: 1, outputs: 1)
+        >>> tasks.standardised().standardise
+        False
     """
 
     tasks: tuple[Task, ...]
@@ -60,14 +96,24 @@ class Collection(Shown, TaskSource):
 
     @property
     def in_size(self) -> int:
+        """Number of input columns."""
         return len(self.x_names)
 
     @property
     def out_size(self) -> int:
+        """Number of output columns."""
         return len(self.y_names)
 
     def draw(self, count: int, generator: torch.Generator) -> list[Task]:
-        """Tasks without repetition as far as there are enough of them."""
+        """Draw tasks at random. None is drawn twice before all are drawn once.
+
+        Args:
+            count: Number of tasks.
+            generator: Source of randomness.
+
+        Returns:
+            `count` tasks.
+        """
         rounds = [torch.randperm(len(self.tasks), generator=generator) for _ in range(-(-count // len(self.tasks)))]
         drawn = [self.tasks[int(i)] for i in torch.cat(rounds)[:count]]
         return drawn if self.points_share == 1 else [self._some_points(task, generator) for task in drawn]
@@ -75,8 +121,9 @@ class Collection(Shown, TaskSource):
     def standardised(self) -> "Collection":
         """The same tasks as the model sees them, with mean about 0 and variance about 1.
 
-        For methods that are not trained by `bnnp.fit`, and for log-densities in standardised units. `columns`
-        stays, so that errors can be given in the original units: multiply them by `columns.y_scale`.
+        This is for methods that are not trained by `bnnp.fit`, and for log-densities in standardised units. The result
+        has the shifts and scales in `columns`: to give errors in the original units, multiply them by
+        `columns.y_scale`.
         """
         if not self.standardise:
             return self
@@ -102,17 +149,30 @@ def from_arrays(
     standardise: bool = True,
     min_points: int = 2,
 ) -> Collection:
-    """Tasks from pairs `(x, y)` of arrays or tensors; sizes may differ.
+    """Make tasks from pairs `(x, y)` of arrays or tensors.
 
-    min_points: the fewest points a task may have; training needs 2, one to see and one to predict.
+    Args:
+        data_sets: One pair `(x, y)` per data set, with one row per point. Data sets may differ in size.
+        names: One name per data set; "0", "1", ... if None.
+        standardise: Whether training shifts and scales all columns. Predictions are in the original units.
+        min_points: The fewest points that a data set may have. Training needs 2: one to see and one to predict.
+
+    Returns:
+        The tasks.
+
+    Raises:
+        ValueError: If there are no data sets, names or columns do not match, a data set is too small, or a value is not
+            a finite number.
 
     Example:
-        tasks = bnnp.tasks.from_arrays([(x1, y1), (x2, y2)])
+        >>> pair = bnnp.tasks.from_arrays([(x, y), (x_new, [0.8, -0.8])], names=["first", "second"])
+        >>> [(task.name, len(task)) for task in pair]
+        [('first', 3), ('second', 2)]
     """
     if len(data_sets) == 0:
         raise ValueError("data_sets: got no data sets, expected at least one pair (x, y)")
     if names is not None and len(names) != len(data_sets):
-        raise ValueError(f"names: got {len(names)}, expected {len(data_sets)}, one a data set")
+        raise ValueError(f"names: got {len(names)}, expected {len(data_sets)}, one per data set")
     labels = [str(name) for name in names] if names is not None else [str(i) for i in range(len(data_sets))]
     tasks = []
     for label, pair in zip(labels, data_sets, strict=True):
@@ -133,7 +193,21 @@ def collect(
     columns: Columns | None = None,
     points_share: float = 1.0,
 ) -> Collection:
-    """A collection of tasks that agree in their columns and are large enough."""
+    """Make a collection of tasks, checked to have the same columns and enough points.
+
+    Args:
+        tasks: The data sets, at least one.
+        x_names: Names of the input columns; `x0`, `x1`, ... if empty.
+        y_names: Names of the output columns; `y0`, `y1`, ... if empty.
+        standardise: Whether training shifts and scales all columns.
+        min_points: The fewest points that a task may have.
+        splits: Fixed contexts and targets, one split per task, or none.
+        columns: The shifts and scales that training takes.
+        points_share: The share of its points that a drawn task has.
+
+    Raises:
+        ValueError: If the columns of two tasks differ, or a task is too small.
+    """
     first = tasks[0]
     for task in tasks:
         sizes, expected = (task.x.shape[1], task.y.shape[1]), (first.x.shape[1], first.y.shape[1])

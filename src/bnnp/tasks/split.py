@@ -1,4 +1,4 @@
-"""Random parts of a task: what the model sees (context) and what it must predict (target)."""
+"""Parts of a task: what the model sees (context) and what it must predict (target)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,15 @@ from bnnp.tasks.task import Split, Task
 
 @dataclass(frozen=True)
 class ContextShare:
-    """Context of a share of the points, itself drawn uniformly from `[low, high]` for every split."""
+    """Contexts of a share of the points. The share is drawn uniformly from `[low, high]` for every split.
+
+    Args:
+        low: The smallest share.
+        high: The largest share.
+
+    Raises:
+        ValueError: Unless `0 <= low <= high <= 1`.
+    """
 
     low: float
     high: float
@@ -22,13 +30,14 @@ class ContextShare:
             raise ValueError(f"context_share: got ({self.low}, {self.high}), expected 0 <= low <= high <= 1")
 
     def size(self, points: int, generator: torch.Generator) -> int:
+        """Draw the number of context points of a task with so many points."""
         share = self.low + (self.high - self.low) * float(torch.rand((), generator=generator, dtype=torch.float64))
         return round(share * points)
 
 
 @dataclass(frozen=True)
 class ContextCount:
-    """Context of a number of points, drawn uniformly from `low, ..., high` for every split.
+    """Contexts of a number of points, which is drawn uniformly from `low, ..., high` for every split.
 
     Args:
         low: The smallest number of points.
@@ -38,7 +47,10 @@ class ContextCount:
         ValueError: If these are not whole numbers with `0 <= low <= high`.
 
     Example:
-        bnnp.fit(model, tasks, context_share=bnnp.tasks.ContextCount(5, 20))
+        >>> import torch
+        >>> size = bnnp.tasks.ContextCount(3, 3)
+        >>> bnnp.tasks.random_split(tasks[0], size, torch.Generator().manual_seed(0))
+        Split(name: '0', context: 3 points, target: 5 points)
     """
 
     low: int
@@ -52,6 +64,7 @@ class ContextCount:
             )
 
     def size(self, points: int, generator: torch.Generator) -> int:
+        """Draw the number of context points; `points`, the size of the task, has no influence."""
         return int(torch.randint(self.low, self.high + 1, (), generator=generator))
 
 
@@ -61,7 +74,15 @@ ContextSize = ContextShare | ContextCount
 def context_size(
     share: float | tuple[float, float] | ContextSize | None, count: int | tuple[int, int] | None = None
 ) -> ContextSize:
-    """The user's choice, as a number, a range or an object, of how large contexts are. A count goes before a share."""
+    """How large contexts are, from the user's choice. If there is a count, the share is ignored.
+
+    Args:
+        share: A share of the points, a range of shares, or an object.
+        count: A number of points or a range of numbers.
+
+    Raises:
+        ValueError: If there is neither a count nor a share, or one of them is not a number or a range.
+    """
     if count is not None:
         low, high = _range(count, "context_count", "as in 10 or (5, 20)")
         return ContextCount(int(low), int(high))
@@ -80,7 +101,24 @@ def _range(value: float | Sequence[float], name: str, example: str) -> tuple[flo
 
 
 def random_split(task: Task, size: ContextSize, generator: torch.Generator) -> Split:
-    """A random context of the wished size, at least one point being left as target."""
+    """Split a task at random into context and target. At least one point is left as target.
+
+    Args:
+        task: The task to split.
+        size: How large the context is, as in `ContextCount(2, 5)`.
+        generator: Source of randomness.
+
+    Returns:
+        The two parts.
+
+    Raises:
+        ValueError: If the task has no points.
+
+    Example:
+        >>> import torch
+        >>> bnnp.tasks.random_split(tasks[0], bnnp.tasks.ContextCount(2, 2), torch.Generator().manual_seed(0))
+        Split(name: '0', context: 2 points, target: 6 points)
+    """
     if len(task) == 0:
         raise ValueError(f"task {task.name!r}: got no points, expected at least one to predict; leave this task out")
     order = torch.randperm(len(task), generator=generator)
@@ -91,9 +129,17 @@ def random_split(task: Task, size: ContextSize, generator: torch.Generator) -> S
 def split_outside(
     task: Task, inside: Bool[Tensor, " points"], size: int, generator: torch.Generator, region: str
 ) -> Split:
-    """A random context of `size` points, none of which lies inside a region. All other points are targets.
+    """A random context of points outside a region. All other points are targets.
 
-    region: the argument that chose the region, for errors.
+    Args:
+        task: The task to split.
+        inside: Whether each point lies inside the region.
+        size: Number of context points.
+        generator: Source of randomness.
+        region: Name of the argument that chose the region, for errors.
+
+    Raises:
+        ValueError: If there are too few points outside the region.
     """
     outside = (~inside).nonzero()[:, 0]
     if not 0 < size <= len(outside) or size == len(task):
@@ -107,5 +153,6 @@ def split_outside(
 
 
 def check_split(split: str) -> None:
+    """Raise `ValueError` unless `split` is "train" or "test"."""
     if split not in ("train", "test"):
         raise ValueError(f"split: got {split!r}, expected 'train' or 'test'")

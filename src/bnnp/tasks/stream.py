@@ -1,4 +1,4 @@
-"""Endless batches of split tasks for training, with little padding, and the same for the same seed and step."""
+"""Endless batches of split tasks for training, with little padding. The same seed and step give the same batch."""
 
 from dataclasses import dataclass, field
 
@@ -10,14 +10,22 @@ from bnnp.tasks.split import ContextSize, random_split
 from bnnp.tasks.task import SplitBatch
 
 POOL_BATCHES = 8
-"""Batches drawn at once and sorted by context size, so that a batch has contexts of like size and pads little."""
+"""Batches that are drawn together and sorted by context size, so that contexts in a batch need little padding."""
 
 _TASKS, _ORDER = 0, 1
 
 
 @dataclass
 class TaskStream:
-    """Batch number `step` for any step: training can resume anywhere without the batches before."""
+    """Batches of split tasks by their number, so that training can resume anywhere without the batches before.
+
+    Args:
+        source: Where tasks are drawn from.
+        batch_size: Tasks per batch.
+        size: How large contexts are.
+        seed: With the same seed, the batches are the same.
+        device: Where the batches lie.
+    """
 
     source: TaskSource
     batch_size: int
@@ -28,6 +36,7 @@ class TaskStream:
     _pool: list[SplitBatch] = field(default_factory=list, init=False)
 
     def batch(self, step: int) -> SplitBatch:
+        """The batch of a training step."""
         pool_index, position = divmod(step, POOL_BATCHES)
         if pool_index != self._pool_index:
             self._pool = self._draw_pool(pool_index)

@@ -1,4 +1,4 @@
-"""The paper's synthetic processes (App. F), with its settings as defaults and every constant an argument."""
+"""The paper's synthetic processes (App. F). The defaults are its settings, and every constant is an argument."""
 
 import abc
 import math
@@ -23,7 +23,11 @@ _JITTER = 1e-10
 class Synthetic(TaskSource):
     """Functions of one input at uniform inputs with Gaussian noise.
 
-    noise: standard deviation of the observations;  low, high: range of the inputs;  points: range of sizes of tasks.
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
     """
 
     noise: float
@@ -71,6 +75,7 @@ class Sawtooth(Synthetic):
     offset_sd: float = 0.25
 
     def teeth(self, x: Tensor) -> Tensor:
+        """The part of the function that is the same in every draw."""
         return self.height * (torch.remainder(x, self.period) - self.period / 2)
 
     def values(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -78,7 +83,7 @@ class Sawtooth(Synthetic):
         return self.slope_sd * e1 * x + self.offset_sd * e2 + self.teeth(x)
 
     def oracle(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, x_new: ArrayLike | Tensor) -> ExactPredictive:
-        """The exact predictive: period and phase are fixed, so the process is linear and Gaussian."""
+        """The exact predictive at `x_new`, given `x` and `y`. With fixed period and phase, the process is Gaussian."""
 
         def covariance(a: Tensor, b: Tensor) -> Tensor:
             return self.slope_sd**2 * a @ b.T + self.offset_sd**2
@@ -94,13 +99,14 @@ class GaussianProcess(Synthetic):
     output_scale: float = 1.0
 
     def covariance(self, a: Float[Tensor, "n 1"], b: Float[Tensor, "m 1"]) -> Float[Tensor, "n m"]:
+        """Covariance of the function between inputs `a` and inputs `b`."""
         return self.output_scale**2 * squared_exponential(a, b, self.length_scale)
 
     def values(self, x: Tensor, generator: torch.Generator) -> Tensor:
         return self.output_scale * draw_gp(x, self.length_scale, generator)
 
     def oracle(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, x_new: ArrayLike | Tensor) -> ExactPredictive:
-        """The exact predictive of the process."""
+        """The exact predictive at `x_new`, given `x` and `y`."""
         return _oracle(torch.zeros_like, self.covariance, self.noise, x, y, x_new)
 
 
@@ -136,6 +142,7 @@ class BNNFunctions(Synthetic):
 
 
 def squared_exponential(a: Float[Tensor, "n 1"], b: Float[Tensor, "m 1"], length_scale: float) -> Float[Tensor, "n m"]:
+    """Squared-exponential covariance with variance 1 between inputs `a` and inputs `b`."""
     return torch.exp(-0.5 * ((a - b.T) / length_scale).square())
 
 
@@ -158,14 +165,56 @@ def _oracle(
 
 
 def sawtooth(*, noise: float = 0.05, low: float = -2.0, high: float = 2.0, points=(40, 100), **constants) -> Sawtooth:
-    """Random tilted and shifted sawtooth functions. Constants: `period`, `height`, `slope_sd`, `offset_sd`."""
+    """Random tilted and shifted sawtooth functions of one input (paper, App. F).
+
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
+        **constants: `period` and `height` of the teeth, `slope_sd` of the tilt and `offset_sd` of the shift.
+
+    Returns:
+        The source of tasks. Its method `oracle(x, y, x_new)` gives the exact predictive.
+
+    Raises:
+        ValueError: If the noise is negative, or a range is not one.
+
+    Example:
+        >>> import torch
+        >>> source = bnnp.tasks.sawtooth(points=(5, 5))
+        >>> source.draw(2, torch.Generator().manual_seed(0))[0]
+        Task(name: '', points: 5, inputs: 1, outputs: 1)
+        >>> source.oracle(x, y, x_new).mean.shape
+        torch.Size([2, 1])
+    """
     return Sawtooth(noise, low, high, points, **constants)
 
 
 def heaviside(
     *, noise: float = 0.01, low: float = -5.0, high: float = 5.0, points=(40, 100), length_scale: float = 1.0
 ) -> Heaviside:
-    """Binary functions: the sign of a GP draw."""
+    """Functions of one input with the values -1 and +1: the sign of a Gaussian process draw (paper, App. F).
+
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
+        length_scale: Length scale of the Gaussian process.
+
+    Returns:
+        The source of tasks.
+
+    Raises:
+        ValueError: If the noise is negative, or a range is not one.
+
+    Example:
+        >>> import torch
+        >>> (task,) = bnnp.tasks.heaviside(noise=0.0).draw(1, torch.Generator().manual_seed(0))
+        >>> sorted(set(task.y.flatten().tolist()))
+        [-1.0, 1.0]
+    """
     return Heaviside(noise, low, high, points, length_scale)
 
 
@@ -178,7 +227,30 @@ def gp(
     length_scale: float = 0.5,
     output_scale: float = 1.0,
 ) -> GaussianProcess:
-    """Gaussian process functions with squared-exponential covariance."""
+    """Gaussian process functions of one input, with squared-exponential covariance (paper, App. F).
+
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
+        length_scale: Length scale of the covariance.
+        output_scale: Standard deviation of the function at each input.
+
+    Returns:
+        The source of tasks. Its method `oracle(x, y, x_new)` gives the exact predictive.
+
+    Raises:
+        ValueError: If the noise is negative, or a range is not one.
+
+    Example:
+        >>> import torch
+        >>> source = bnnp.tasks.gp(points=(5, 5), length_scale=1.0)
+        >>> [len(task) for task in source.draw(3, torch.Generator().manual_seed(0))]
+        [5, 5, 5]
+        >>> source.oracle(x, y, x_new).mean.shape
+        torch.Size([2, 1])
+    """
     return GaussianProcess(noise, low, high, points, length_scale, output_scale)
 
 
@@ -191,7 +263,30 @@ def bnn(
     hidden: tuple[int, ...] = (64, 64),
     activation: str = "relu",
 ) -> BNNFunctions:
-    """Functions of a Bayesian neural network under its standard prior."""
+    """Functions of one input from a Bayesian neural network with its standard prior (paper, App. F).
+
+    Args:
+        noise: Standard deviation of the observations.
+        low: Lower end of the range of inputs.
+        high: Upper end of the range of inputs.
+        points: The smallest and the largest size of a task.
+        hidden: Units of each hidden layer.
+        activation: Name of the activation, as in `bnnp.Network`.
+
+    Returns:
+        The source of tasks.
+
+    Raises:
+        ValueError: If the noise is negative, a range is not one, or no activation has this name.
+
+    Example:
+        >>> import torch
+        >>> source = bnnp.tasks.bnn(points=(5, 5), hidden=(20, 20))
+        >>> [len(task) for task in source.draw(3, torch.Generator().manual_seed(0))]
+        [5, 5, 5]
+        >>> source.network.sizes
+        (1, 20, 20, 1)
+    """
     return BNNFunctions(noise, low, high, points, tuple(hidden), activation)
 
 

@@ -1,4 +1,4 @@
-"""A user's long table: one row a point, one column that says which data set the point belongs to."""
+"""A user's long table: one row per point, one column that says which data set the point belongs to."""
 
 import os
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def from_table(
     standardise: bool = True,
     min_points: int = 2,
 ) -> Collection:
-    """Tasks from a long table, or a CSV or Parquet file of one.
+    """Make tasks from a long table, or from a CSV or Parquet file of one.
 
     Args:
         table: A data frame, or the path of a file.
@@ -37,11 +37,22 @@ def from_table(
         y: Output columns.
         role: A column that says "context" or "target" for each row, for test sets with a fixed split.
         missing: "error" refuses empty cells and NaN, "drop" leaves out their rows.
-        standardise: Whether training shifts and scales all columns; predictions come back in the table's units.
-        min_points: Points that every data set must have at least.
+        standardise: Whether training shifts and scales all columns. Predictions are in the table's units.
+        min_points: The fewest points that a data set may have.
+
+    Returns:
+        One task per name in the column `task`, sorted by name.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a column is missing, a cell is not a finite number, or a data set is too small.
 
     Example:
-        tasks = bnnp.tasks.from_table("trial.csv", task="subject", x=["time"], y=["conc"])
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"subject": ["a", "a", "b", "b"], "time": [0, 1, 0, 2], "conc": [0.5, 0.3, 0.7, 0.2]})
+        >>> trial = bnnp.tasks.from_table(table, task="subject", x="time", y="conc")
+        >>> [(task.name, len(task)) for task in trial]
+        [('a', 2), ('b', 2)]
     """
     frame = read_table(table)
     x_names, y_names = _names(x), _names(y)
@@ -60,7 +71,13 @@ def from_table(
 
 
 def _kept_rows(frame: "pd.DataFrame", used: list[str], missing: str) -> np.ndarray:
-    """Rows to use, of a table that has the columns `used`, the task's first."""
+    """Indices of the rows to use.
+
+    Args:
+        frame: The table.
+        used: The columns that it must have, the column of task names first.
+        missing: "error" or "drop".
+    """
     if missing not in ("error", "drop"):
         raise ValueError(f"missing: got {missing!r}, expected 'error' or 'drop'")
     check_columns(frame, used)
@@ -101,6 +118,7 @@ def read_table(table: "pd.DataFrame | str | Path") -> "pd.DataFrame":
 
 
 def check_columns(frame: "pd.DataFrame", names: Sequence[str]) -> None:
+    """Raise `ValueError` unless every name is the name of exactly one column."""
     there = list(frame.columns)
     for name in names:
         if name not in there:
@@ -114,9 +132,15 @@ def check_columns(frame: "pd.DataFrame", names: Sequence[str]) -> None:
 
 
 def numeric_columns(frame: "pd.DataFrame", names: Sequence[str], rows: np.ndarray | None = None) -> "pd.DataFrame":
-    """These columns as finite numbers, or an error that names the first cell that is not one.
+    """These columns as finite numbers.
 
-    rows: the places of the frame's rows in the user's table, where some have been left out.
+    Args:
+        frame: The table.
+        names: Columns to take.
+        rows: Places of the frame's rows in the user's table, where some have been left out.
+
+    Raises:
+        ValueError: If a cell is not a finite number; the message names the first such cell.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""A task (one data set), a padded batch of tasks, and every check of user data."""
+"""A task (one data set), its split into context and target, and padded batches of both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,17 @@ from bnnp._core.show import Shown, span
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Task(Shown):
-    """One data set: inputs `x` (points, in) and outputs `y` (points, out), checked and finite."""
+    """One data set. Use `Task.of` to make one from arrays; it checks them.
+
+    Attributes:
+        x: Inputs (points, inputs), all finite.
+        y: Outputs (points, outputs), all finite.
+        name: Name of the data set, for messages.
+
+    Example:
+        >>> bnnp.tasks.Task.of([0.0, 0.5, 1.0], [1.0, 2.0, 3.0], name="patient 1")
+        Task(name: 'patient 1', points: 3, inputs: 1, outputs: 1)
+    """
 
     x: Float[Tensor, "points x"]
     y: Float[Tensor, "points y"]
@@ -23,7 +33,19 @@ class Task(Shown):
 
     @staticmethod
     def of(x: ArrayLike | Tensor, y: ArrayLike | Tensor, name: str = "") -> "Task":
-        """A task from arrays or tensors; vectors become one column."""
+        """Make a task from arrays or tensors.
+
+        Args:
+            x: Inputs, one row per point. A vector becomes one column.
+            y: Outputs, one row per point. A vector becomes one column.
+            name: Name of the data set, for messages.
+
+        Returns:
+            The task, in float64.
+
+        Raises:
+            ValueError: If `x` and `y` differ in their number of points, or hold anything but finite numbers.
+        """
         where = f" of task {name!r}" if name else ""
         inputs, outputs = as_columns(x, f"x{where}"), as_columns(y, f"y{where}")
         if len(inputs) != len(outputs):
@@ -34,6 +56,7 @@ class Task(Shown):
         return self.x.shape[0]
 
     def take(self, rows: Tensor) -> "Task":
+        """The points that `rows` selects, by index or by a mask."""
         return Task(self.x[rows], self.y[rows], self.name)
 
     def standardised(self, columns: Columns) -> "Task":
@@ -51,7 +74,17 @@ def stacked(tasks: Sequence[Task]) -> tuple[Float[Tensor, "points x"], Float[Ten
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split(Shown):
-    """A task in two parts: what the model sees, and what it must predict."""
+    """A task in two parts.
+
+    Attributes:
+        context: The points that the model sees.
+        target: The points that it must predict.
+
+    Example:
+        >>> context, target = bnnp.tasks.Task.of(x, y), bnnp.tasks.Task.of(x_new, [0.8, -0.8])
+        >>> bnnp.tasks.Split(context, target)
+        Split(name: '', context: 3 points, target: 2 points)
+    """
 
     context: Task
     target: Task
@@ -67,7 +100,20 @@ class Split(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TaskBatch(Shown):
-    """Tasks of unequal size as one padded tensor. Where `mask` is false there is no point: nothing depends on it."""
+    """Tasks of unequal size as padded tensors. Where `mask` is false there is no point and values have no effect.
+
+    Attributes:
+        x: Inputs (tasks, points, inputs).
+        y: Outputs (tasks, points, outputs).
+        mask: Whether there is a point (tasks, points).
+
+    Example:
+        >>> batch = bnnp.tasks.TaskBatch.of([bnnp.tasks.Task.of(x, y), bnnp.tasks.Task.of(x_new, [0.8, -0.8])])
+        >>> batch
+        TaskBatch(tasks: 2, points: 2 to 3, inputs: 1, outputs: 1)
+        >>> batch.mask.tolist()
+        [[True, True, True], [True, True, False]]
+    """
 
     x: Float[Tensor, "tasks points x"]
     y: Float[Tensor, "tasks points y"]
@@ -77,6 +123,16 @@ class TaskBatch(Shown):
     def of(
         tasks: Sequence[Task], dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
     ) -> "TaskBatch":
+        """Pad tasks to the size of the longest one.
+
+        Args:
+            tasks: At least one task; all have the same columns.
+            dtype: Type of the numbers.
+            device: Where the tensors lie.
+
+        Returns:
+            The batch, with the tasks in their order.
+        """
         longest = max(len(task) for task in tasks)
         first = tasks[0]
         x = torch.zeros(len(tasks), longest, first.x.shape[1], dtype=dtype)
@@ -90,11 +146,11 @@ class TaskBatch(Shown):
 
     @cached_property
     def is_full(self) -> bool:
-        """Whether there is a point everywhere, so that nobody need look at the mask."""
+        """Whether there is a point everywhere, so that the mask can be ignored."""
         return bool(self.mask.all())
 
     def shuffled(self, generator: torch.Generator) -> "TaskBatch":
-        """The points of every task in a random order of its own; those that are absent stay last."""
+        """The points of every task in a random order; each task has its own order. Absent points stay last."""
         keys = torch.rand(self.mask.shape, generator=generator, device=generator.device).to(self.mask.device)
         order = (keys + (~self.mask).to(keys)).argsort(1)
         x, y = (values.gather(1, order.unsqueeze(-1).expand(values.shape)) for values in (self.x, self.y))
@@ -110,7 +166,20 @@ class TaskBatch(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SplitBatch(Shown):
-    """Contexts and targets of the same tasks, each padded for itself."""
+    """Contexts and targets of the same tasks. Contexts and targets are padded separately.
+
+    Attributes:
+        context: The points that the model sees.
+        target: The points that it must predict.
+
+    Example:
+        >>> split = bnnp.tasks.Split(bnnp.tasks.Task.of(x, y), bnnp.tasks.Task.of(x_new, [0.8, -0.8]))
+        >>> batch = bnnp.tasks.SplitBatch.of([split, split])
+        >>> batch
+        SplitBatch(tasks: 2, context: 3 points, target: 2 points)
+        >>> batch.joined().x.shape
+        torch.Size([2, 5, 1])
+    """
 
     context: TaskBatch
     target: TaskBatch
@@ -119,12 +188,23 @@ class SplitBatch(Shown):
     def of(
         splits: Sequence[Split], dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
     ) -> "SplitBatch":
+        """Pad the contexts and the targets of split tasks.
+
+        Args:
+            splits: At least one split task; all have the same columns.
+            dtype: Type of the numbers.
+            device: Where the tensors lie.
+
+        Returns:
+            The batch, with the tasks in their order.
+        """
         return SplitBatch(
             TaskBatch.of([split.context for split in splits], dtype, device),
             TaskBatch.of([split.target for split in splits], dtype, device),
         )
 
     def without_targets(self) -> "SplitBatch":
+        """The same contexts, with no target points."""
         target = self.target
         return SplitBatch(self.context, TaskBatch(target.x[:, :0], target.y[:, :0], target.mask[:, :0]))
 

@@ -31,16 +31,30 @@ def abalone(
 ) -> Collection:
     """The age of abalones, as rings of their shells, from seven measures of size and weight (paper, section 4.4).
 
-    split: "train" for two tasks, males and females; "test" for one, infants, with a fixed context and target. No
-        context point lies in a cube about the mean of the training data, which holds a fifth of the infants.
-    cube: half the cube's edge, in standard deviations of each feature;  seed: of the choice of context points.
-    folder: the folder that holds `abalone/abalone.data`; else that of BNNP_DATA, else a cache filled by download.
-
     Numbers are in the file's units (200 mm, 200 g, rings). `columns` has the mean and standard deviation of the
     training tasks, which a model takes over in training; `standardised()` gives standardised tasks.
 
+    Args:
+        split: "train" for two tasks, males and females; "test" for one task, infants, with a fixed context and target.
+            No context point lies in a cube about the mean of the training data, which holds a fifth of the infants.
+        cube: Half the cube's edge, in standard deviations of each feature.
+        seed: Seed of the choice of context points.
+        folder: The folder that holds `abalone/abalone.data`. If None, that of the environment variable BNNP_DATA;
+            without it a cache, to which the file is downloaded once.
+
+    Returns:
+        The tasks.
+
+    Raises:
+        FileNotFoundError: If the file is not there and cannot be downloaded.
+        ValueError: If `split` is another word, the cube leaves too few points, or the file is damaged.
+
     Example:
-        train, test = bnnp.tasks.datasets.abalone("train"), bnnp.tasks.datasets.abalone("test")
+        >>> try:
+        ...     train = bnnp.tasks.abalone("train", folder="my_data")
+        ... except FileNotFoundError:
+        ...     print("put abalone.data into my_data/abalone")
+        put abalone.data into my_data/abalone
     """
     check_split(split)
     tasks = _read(data_path(_FILE, folder))

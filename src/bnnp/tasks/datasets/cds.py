@@ -27,14 +27,32 @@ def download_era5(
     hours: Sequence[int] = HOURS,
     folder: str | Path | None = None,
 ) -> list[Path]:
-    """Get temperature and precipitation from the Climate Data Store, a file a month, and return where they are.
+    """Get temperature and precipitation from the Climate Data Store, one file per month.
 
-    Needs `pip install 'bnnp[data]'`, a key (free, https://cds.climate.copernicus.eu/how-to-api) and the terms of the
-    data accepted on their page. The defaults are the paper's; the store's queue may take hours. A month that is there
-    is not asked for again. A file is kept only if it can be read and has both variables at every hour asked for.
+    It needs `pip install 'bnnp[data]'`, a key (free, https://cds.climate.copernicus.eu/how-to-api) and the terms of the
+    data accepted on their page. The defaults are the paper's; the store's queue may take hours. A month that is already
+    there is not requested again. A file is kept only if it can be read and has both variables at every hour requested.
+
+    Args:
+        years: Years to get.
+        months: Months of each year, from 1 to 12.
+        area: North, west, south and east of the region, in degrees.
+        hours: Hours of the day, in UTC.
+        folder: The folder in whose sub-folder `era5` the files are put. If None, that of the environment variable
+            BNNP_DATA; without it the cache.
+
+    Returns:
+        The files, including those that were already there.
+
+    Raises:
+        ImportError: If cdsapi is not installed.
+        OSError: If a request fails.
+        ValueError: If there is no key, `area` is not a region, or a file is not complete.
 
     Example:
-        bnnp.tasks.download_era5(years=[2019], months=[1])
+        >>> bnnp.tasks.download_era5(years=[], folder="my_data")  # no years, so nothing is requested
+        []
+        >>> files = bnnp.tasks.download_era5(years=[2019], months=[1])  # doctest: +SKIP
     """
     from rich.console import Console
     from rich.progress import track
@@ -51,7 +69,17 @@ def download_era5(
 
 
 def request(year: int, month: int, area: Sequence[float], hours: Sequence[int]) -> dict[str, Any]:
-    """What is asked of the store for one month."""
+    """What is asked of the store for one month.
+
+    Args:
+        year: The year.
+        month: The month, 1 to 12.
+        area: North, west, south and east of the region, in degrees.
+        hours: Hours of the day, in UTC.
+
+    Raises:
+        ValueError: If `area` is not a region.
+    """
     if len(area) != 4 or not (area[0] > area[2] and area[1] < area[3]):
         raise ValueError(f"area: got {area!r}, expected north, west, south and east, as in {AREA}")
     days = calendar.monthrange(year, month)[1]
@@ -68,7 +96,7 @@ def request(year: int, month: int, area: Sequence[float], hours: Sequence[int]) 
 
 
 def _name(year: int, month: int, area: Sequence[float], hours: Sequence[int]) -> str:
-    """Files of another region or of other hours have other names."""
+    """The name of a month's file. Files of another region or of other hours have other names."""
     numbers = [f"{edge:g}" for edge in area] + [f"{hour:02d}h" for hour in hours]
     return "_".join(["era5land", f"{year:04d}{month:02d}", *numbers]) + ".nc"
 
@@ -77,7 +105,7 @@ def _client() -> Any:
     cdsapi = optional_module("cdsapi", "downloading ERA5-Land", "data")
     try:
         return cdsapi.Client(quiet=True)
-    except Exception as error:  # the package raises this very kind where there is no key
+    except Exception as error:  # cdsapi raises a plain Exception if there is no key
         raise ValueError(
             f"the Climate Data Store: expected a key, got none ({error}); {KEY_PAGE} says how to get one"
         ) from error
@@ -88,7 +116,7 @@ def _download(client: Any, asked: dict[str, Any], path: Path, hours: Sequence[in
         part = Path(place) / path.name
         try:
             client.retrieve(_DATASET, asked, str(part))
-        except Exception as error:  # as above, and whatever its connection raises
+        except Exception as error:  # as above, or an error of the connection
             raise OSError(
                 f"the Climate Data Store: the request of {asked['year']}-{asked['month']} failed ({error}). Have you a "
                 f"key ({KEY_PAGE}) and accepted the terms ({PAGE})? Months that are there stay; call again for the rest"

@@ -28,7 +28,13 @@ _COUNTS = DataFile(
 
 @dataclass(frozen=True)
 class Cells:
-    """Principal components (cells, components), pseudotime (cells), and the name of each cell's cluster."""
+    """Cells as tasks need them.
+
+    Attributes:
+        components: Principal components (cells, components).
+        pseudotime: How far each cell has developed (cells).
+        clusters: Name of each cell's cluster (cells).
+    """
 
     components: np.ndarray
     pseudotime: np.ndarray
@@ -37,7 +43,13 @@ class Cells:
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each gene was counted (cells, genes), the cells' clusters, and the number of the first of cells."""
+    """Cells as they were measured.
+
+    Attributes:
+        counts: How often each gene was counted (cells, genes).
+        clusters: Name of each cell's cluster (cells).
+        root: Index of the cell where development starts.
+    """
 
     counts: np.ndarray
     clusters: np.ndarray
@@ -45,20 +57,33 @@ class Counts:
 
 
 def paul15(split: str = "train", *, seed: Seed = 0, folder: str | Path | None = None) -> Collection:
-    """Pseudotime of blood cells from 100 principal components of 3451 genes; a task a cluster (paper, section 4.4).
-
-    split: "train" for ten clusters, every second name in alphabetical order; "test" for the cluster 2Ery, with a fixed
-        context of a fifth of its 329 cells.
-    seed: of the choice of context cells.
-    folder: the folder whose sub-folder `paul15` holds the saved components, `paul15_pca100_dpt.npz`, or the counts,
-        `paul15.h5ad.gz`; else that of BNNP_DATA, else a cache, to which the counts are downloaded. From counts,
-        components and pseudotime are computed once by scanpy (`pip install 'bnnp[cells]'`) and kept in the cache.
+    """Pseudotime of blood cells from 100 principal components of 3451 genes, one task per cluster (paper, section 4.4).
 
     `columns` has the mean and standard deviation of all cells, which a model takes over in training; `standardised()`
     gives standardised tasks.
 
+    Args:
+        split: "train" for ten clusters, every second name in alphabetical order; "test" for the cluster 2Ery, with a
+            fixed context of a fifth of its 329 cells.
+        seed: Seed of the choice of context cells.
+        folder: The folder whose sub-folder `paul15` holds the saved components, `paul15_pca100_dpt.npz`, or the counts,
+            `paul15.h5ad.gz`. If None, that of the environment variable BNNP_DATA; without it a cache, to which the
+            counts are downloaded. From counts, scanpy (`pip install 'bnnp[cells]'`) computes components and pseudotime
+            once; they are kept in the cache.
+
+    Returns:
+        The tasks.
+
+    Raises:
+        FileNotFoundError: If there is no file and none can be downloaded.
+        ImportError: If there are only counts, and scanpy is not installed.
+        ValueError: If `split` is another word, or the file is damaged.
+
     Example:
-        train, test = bnnp.tasks.paul15("train"), bnnp.tasks.paul15("test")
+        >>> try:
+        ...     train = bnnp.tasks.paul15("train", folder="my_data")
+        ... except FileNotFoundError:
+        ...     train = None  # put paul15_pca100_dpt.npz or paul15.h5ad.gz into my_data/paul15
     """
     check_split(split)
     cells = _cells(folder)
@@ -76,9 +101,20 @@ def paul15(split: str = "train", *, seed: Seed = 0, folder: str | Path | None = 
 
 
 def principal_components(counts: np.ndarray, number: int = COMPONENTS) -> np.ndarray:
-    """Of genes scaled to mean 0 and variance 1; a gene that does not vary counts for nothing. `O(cells^3)`.
+    """Principal components of genes scaled to mean 0 and variance 1. `O(cells^3)`.
 
-    The sign of a component is free; here its largest value is positive.
+    A gene that does not vary counts for nothing. The sign of a component is arbitrary; here its largest value is
+    positive.
+
+    Args:
+        counts: Counts (cells, genes).
+        number: Number of components.
+
+    Returns:
+        The components (cells, number), the one of largest variance first.
+
+    Raises:
+        ValueError: If there are not so many components.
     """
     spread = counts.std(0, ddof=1)
     scaled = (counts - counts.mean(0)) / np.where(spread > 0, spread, 1)
@@ -91,7 +127,12 @@ def principal_components(counts: np.ndarray, number: int = COMPONENTS) -> np.nda
 
 
 def diffusion_pseudotime(components: np.ndarray, root: int) -> np.ndarray:
-    """How far each cell is from the root by diffusion between neighbours, as scanpy computes it by default."""
+    """How far each cell is from the root by diffusion between neighbours, as scanpy computes it by default.
+
+    Args:
+        components: Principal components (cells, components).
+        root: Index of the root cell.
+    """
     scanpy = optional_module("scanpy", "computing pseudotime from counts", "cells")
     anndata = optional_module("anndata", "computing pseudotime from counts", "cells")
     data = anndata.AnnData(np.zeros((len(components), 1), np.float32), obsm={"X_pca": components.astype(np.float32)})

@@ -1,4 +1,4 @@
-"""Precipitation over a region as tasks (ERA5-Land; paper, section 4.3): every twelve hours a map to complete."""
+"""Precipitation over a region as tasks (ERA5-Land; paper, section 4.3): one map to complete every twelve hours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,15 @@ _MILLIMETRES = 1000.0
 
 @dataclass(frozen=True, eq=False)
 class Weather:
-    """Temperature in K and precipitation in mm (times, points) at the points that have values."""
+    """Temperature and precipitation at the points that have values.
+
+    Attributes:
+        times: Time of each map.
+        longitude: Longitude of each point, in degrees.
+        latitude: Latitude of each point, in degrees.
+        temperature: Temperature in K (times, points).
+        precipitation: Precipitation in mm (times, points).
+    """
 
     times: np.ndarray
     longitude: np.ndarray
@@ -37,6 +45,7 @@ class Weather:
     precipitation: np.ndarray
 
     def task(self, index: int) -> Task:
+        """The map of one time as a task."""
         x = np.stack([self.longitude, self.latitude, self.temperature[index]], axis=1)
         name = str(self.times[index].astype("datetime64[m]")).replace("T", " ")
         return Task.of(x, self.precipitation[index], name)
@@ -54,23 +63,38 @@ def era5(
     seed: int = 0,
     folder: str | Path | None = None,
 ) -> Collection:
-    """Total precipitation (mm) from longitude, latitude and temperature (K) at 2 m; a task a time.
-
-    split: "train", or "test" for `num_test` times that were left out of training, each with a fixed context of 2.5 to
-        25 % of its points, none of which lies in the region `hold_out`.
-    files: NetCDF, GRIB or ZIP files as the Climate Data Store sends them, or folders of them; else all in the
-        sub-folder `era5` of `folder`, of BNNP_DATA, or of the cache, which `download_era5` fills.
-    area: north, west, south and east of the part of the files to use, in degrees; all of it where not given.
-    hours: of the day, UTC;  num_test, seed: how many times are for tests, and the choice of them and of contexts.
-    hold_out: "switzerland", a GeoJSON file with another outline, or None.
-    points_share: the share of a training task's points that is chosen at random each time it is drawn.
+    """Total precipitation (mm) from longitude, latitude and temperature (K) at 2 m, one task per time (paper, 4.3).
 
     ERA5-Land counts precipitation from 00 UTC: the value of 12:00 is of 12 hours, that of 00:00 of the day before.
     Points that have no value at any time (the sea, in ERA5-Land) are left out. `columns` has the mean and standard
     deviation of the training tasks, which a model takes over in training.
 
+    Args:
+        split: "train", or "test" for `num_test` times that were left out of training, each with a fixed context of 2.5
+            to 25 % of its points, none of which lies in the region `hold_out`.
+        files: NetCDF, GRIB or ZIP files as the Climate Data Store sends them, or folders of them. If None, all files in
+            the sub-folder `era5` of `folder`, of the folder in BNNP_DATA, or of the cache, which `download_era5` fills.
+        area: North, west, south and east of the part of the files to use, in degrees; all of it if None.
+        hours: Hours of the day to use, in UTC.
+        num_test: Number of times that are for tests.
+        hold_out: The region without context points: "switzerland", a GeoJSON file with another outline, or None.
+        points_share: The share of a training task's points that is chosen at random each time it is drawn.
+        seed: Seed of the choice of test times and of contexts.
+        folder: The folder whose sub-folder `era5` holds the files.
+
+    Returns:
+        The tasks.
+
+    Raises:
+        FileNotFoundError: If there are no files.
+        ValueError: If an argument does not fit the files, or a file is damaged.
+
     Example:
-        tasks = bnnp.tasks.era5(files="era5land_serbia_202001_t2m_tp.nc")
+        >>> try:
+        ...     train = bnnp.tasks.era5("train", files="era5land_202001.nc", num_test=4)
+        ... except FileNotFoundError:
+        ...     print("get files by bnnp.tasks.download_era5()")
+        get files by bnnp.tasks.download_era5()
     """
     check_split(split)
     weather = _weather(_files(files, folder), tuple(hours), area)
@@ -149,7 +173,7 @@ def _weather(files: list[Path], hours: tuple[int, ...], area: Sequence[float] | 
 
 
 def _points(field: Field, area: Sequence[float] | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Longitude and latitude of the points in an area, and their places among all points."""
+    """Longitude and latitude of the points in an area, and their indices among all points."""
     east = np.where(field.longitude > 180, field.longitude - 360, field.longitude)
     latitude, longitude = (axis.ravel() for axis in np.meshgrid(field.latitude, east, indexing="ij"))
     if area is None:

@@ -1,4 +1,4 @@
-"""Synthetic heartbeats (paper, App. F): one beat at a random place in six seconds of rest."""
+"""Simulated heartbeats (paper, App. F): one beat at a random place in six seconds of rest."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from bnnp.tasks.task import Task
 
 WINDOW = 6.0
 """Seconds of a task."""
-_SIMULATED, _HEART_RATE = 8.0, 20  # seconds and beats a minute of the simulated signal
+_SIMULATED, _HEART_RATE = 8.0, 20  # seconds and beats per minute of the simulated signal
 _BEAT = (3.5, 6.5)  # seconds of it that hold one whole beat
 _REST = (7.0, 8.0)  # seconds of it that hold none; repeated, they fill the window
 _SEEDS = 2**31
@@ -21,8 +21,11 @@ _SEEDS = 2**31
 class Heartbeats(TaskSource):
     """Single heartbeats as functions of time in seconds, -3 to 3, with a peak of 0.5.
 
-    rate: points a second;  noise: amplitude of the noise, in millivolts before scaling.
-    points: the range of sizes of tasks, whose points are then chosen at random; all in order of time where not given.
+    Args:
+        rate: Points per second.
+        noise: Amplitude of the noise, in millivolts before scaling.
+        points: The smallest and the largest size of a task, whose points are chosen at random. If None, a task has all
+            points, in order of time.
     """
 
     rate: int
@@ -31,7 +34,7 @@ class Heartbeats(TaskSource):
 
     def __post_init__(self):
         if not isinstance(self.rate, int | np.integer) or self.rate < 20:
-            raise ValueError(f"rate: got {self.rate!r}, expected a whole number of points a second, at least 20")
+            raise ValueError(f"rate: got {self.rate!r}, expected a whole number of points per second, at least 20")
         if not (np.isfinite(self.noise) and self.noise >= 0):
             raise ValueError(f"noise: got {self.noise!r}, expected a number that is not negative")
         most = int(WINDOW * self.rate)
@@ -81,13 +84,26 @@ class Heartbeats(TaskSource):
 
 
 def ecg(*, rate: int = 100, noise: float = 0.001, points: tuple[int, int] | None = None) -> Heartbeats:
-    """Simulated electrocardiograms: time in seconds as input, voltage as output, 600 points a task.
+    """Simulated electrocardiograms: time in seconds as input, voltage as output (paper, App. F).
 
-    rate: points a second;  noise: its amplitude in the simulation;  points: a range of sizes of tasks, as in (40, 100),
-    whose points are chosen at random. The paper trains with contexts of 2 to 64 of all 600 points.
+    A task has 600 points by default. The paper trains with contexts of 2 to 64 of all 600 points.
+
+    Args:
+        rate: Points per second, at least 20.
+        noise: Amplitude of the noise in the simulation, in millivolts.
+        points: The smallest and the largest size of a task, as in `(40, 100)`, whose points are chosen at random. If
+            None, a task has all points, in order of time.
+
+    Returns:
+        The source of tasks.
+
+    Raises:
+        ImportError: If neurokit2 is not installed (`pip install 'bnnp[data]'`).
+        ValueError: If an argument is not as above.
 
     Example:
-        result = bnnp.fit(model, bnnp.tasks.datasets.ecg(), context_share=bnnp.tasks.ContextCount(2, 64), steps=500_000)
+        >>> size = bnnp.tasks.ContextCount(2, 64)
+        >>> result = bnnp.fit(model, bnnp.tasks.ecg(), context_share=size)  # doctest: +SKIP
     """
-    optional_module("neurokit2", "simulating heartbeats", "data")  # found out now, not in the midst of training
+    optional_module("neurokit2", "simulating heartbeats", "data")  # fails now, not in the middle of training
     return Heartbeats(rate, noise, None if points is None else (points[0], points[-1]))

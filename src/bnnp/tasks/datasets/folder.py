@@ -1,4 +1,4 @@
-"""Where files of real data lie: a folder of the user's, or a cache that is filled by download."""
+"""Where files of real data lie: in a folder of the user's, or in a cache that is filled by download."""
 
 import gzip
 import hashlib
@@ -19,9 +19,12 @@ _BLOCK, _PATIENCE = 2**16, 30
 class DataFile:
     """A file that can be downloaded.
 
-    family: the sub-folder it lies in;  name: as it is called when not compressed, that is without ".gz".
-    address: of the folder on the web that holds it;  sha256: of the content when not compressed.
-    compressed: whether it is compressed by gzip on the web, where its name then ends in ".gz".
+    Attributes:
+        family: The sub-folder that the file lies in.
+        name: Its name when not compressed, that is without ".gz".
+        address: Address of the folder on the web that holds it.
+        sha256: Checksum of the content when not compressed.
+        compressed: Whether it is compressed by gzip on the web, where its name then ends in ".gz".
     """
 
     family: str
@@ -32,17 +35,27 @@ class DataFile:
 
     @property
     def name_on_web(self) -> str:
+        """Name of the file on the web."""
         return f"{self.name}.gz" if self.compressed else self.name
 
     @property
     def url(self) -> str:
+        """Address of the file on the web."""
         return f"{self.address}/{self.name_on_web}"
 
 
 def data_path(file: DataFile, folder: str | Path | None = None) -> Path:
-    """Where a file lies: in `folder` if given, else in that of the variable BNNP_DATA if set, else in the cache.
+    """Where a file lies: in `folder` if given, else in the folder of the variable BNNP_DATA if set, else in the cache.
 
-    Only the cache is ever written to: a file that is not there is downloaded.
+    If the file is not in the cache, it is downloaded to it. The other folders are never written to.
+
+    Args:
+        file: The file.
+        folder: A folder of the user's, or None.
+
+    Raises:
+        FileNotFoundError: If the file is not in the user's folder, or cannot be downloaded.
+        ValueError: If the downloaded content is not the expected one.
     """
     home = family_folder(file.family, folder)
     for path in (home / f"{file.name}.gz", home / file.name):
@@ -54,20 +67,20 @@ def data_path(file: DataFile, folder: str | Path | None = None) -> Path:
 
 
 def family_folder(family: str, folder: str | Path | None = None) -> Path:
-    """The sub-folder of a family of data, in the folder of the user's or in the cache. It need not exist."""
+    """The sub-folder of a family of data, in the user's folder or in the cache. It need not exist."""
     chosen = chosen_folder(folder)
     return (cache_folder() if chosen is None else chosen) / family
 
 
 def cache_path(family: str, name: str) -> Path:
-    """Where a file that was computed from others is kept, whatever folder the user has named."""
+    """Where a computed file is kept, whatever folder the user has named."""
     return cache_folder() / family / name
 
 
 def chosen_folder(folder: str | Path | None = None) -> Path | None:
     """The folder that the user has named, by an argument or by the variable BNNP_DATA, if any."""
     given = folder if folder is not None else os.environ.get(VARIABLE)
-    return Path(given).expanduser() if given else None  # an empty variable is as good as none
+    return Path(given).expanduser() if given else None  # an empty variable counts as unset
 
 
 def read_decompressed(path: Path) -> bytes:
@@ -87,7 +100,7 @@ def _decompressed(data: bytes, origin: Path | str) -> bytes:
 
 
 def _downloaded(file: DataFile, path: Path) -> Path:
-    """Fetch a file into the cache, where it is kept only if its content is the expected one."""
+    """Download a file into the cache, where it is kept only if its content is the expected one."""
     try:
         data = _fetch(file.url, f"downloading {file.name}")
     except (OSError, HTTPException) as error:  # what urllib raises is of one of these kinds

@@ -23,7 +23,15 @@ _READING = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """One variable: `values` (times, latitudes, longitudes) in the file's units."""
+    """One variable on a grid.
+
+    Attributes:
+        name: Name of the variable.
+        times: Time of each map.
+        latitude: Latitudes of the grid.
+        longitude: Longitudes of the grid.
+        values: Values (times, latitudes, longitudes) in the file's units.
+    """
 
     name: str
     times: np.ndarray
@@ -33,7 +41,18 @@ class Field:
 
 
 def read_fields(path: Path, hours: Sequence[int]) -> list[Field]:
-    """Temperature and precipitation at some hours of the day, as far as a file has them. Its name says nothing."""
+    """Temperature and precipitation at some hours of the day, as far as a file has them.
+
+    The kind of a file is found from its content, not from its name.
+
+    Args:
+        path: A NetCDF, GRIB or ZIP file.
+        hours: Hours of the day, in UTC.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file cannot be read.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
     fields = [_at_hours(field, hours) for field in _fields(path.read_bytes(), str(path))]
@@ -41,7 +60,15 @@ def read_fields(path: Path, hours: Sequence[int]) -> list[Field]:
 
 
 def joined(fields: Sequence[Field], name: str) -> Field:
-    """All times of one variable, in order. The same time may come from two files if they agree."""
+    """All times of one variable, in order. Two files may have the same time if their values agree.
+
+    Args:
+        fields: Fields of any variables.
+        name: The variable to take.
+
+    Raises:
+        ValueError: If there is no such variable, grids differ, or two fields of the same time differ.
+    """
     mine = [field for field in fields if field.name == name]
     if not mine:
         raise ValueError(
@@ -65,6 +92,7 @@ def joined(fields: Sequence[Field], name: str) -> Field:
 
 
 def check_same_grid(a: Field, b: Field) -> None:
+    """Raise `ValueError` unless two fields have the same latitudes and longitudes."""
     for one, other, axis in ((a.latitude, b.latitude, "latitudes"), (a.longitude, b.longitude, "longitudes")):
         if one.shape != other.shape or not np.allclose(one, other, atol=1e-4):
             raise ValueError(
@@ -137,7 +165,7 @@ def _netcdf_field(variable: Any) -> Field:
 
 
 def _grib_fields(data: bytes) -> list[Field]:
-    """Message by message, of which those of other variables are skipped."""
+    """The fields of a GRIB file, read message by message. Messages of other variables are skipped."""
     eccodes = optional_module("eccodes", "reading GRIB", "grib")
     found: dict[str, dict[np.datetime64, np.ndarray]] = {}
     axes: dict[str, list[np.ndarray]] = {}

@@ -57,12 +57,16 @@ class Images(TaskSource):
     """Images, each of which is a task: coordinates of its pixels as inputs, their values in [0, 1] as output.
 
     Pixels come row by row from the top left. The first input is horizontal, -1 at the left and +1 at the right; the
-    second is vertical, +1 at the top and -1 at the bottom. They are never standardised, nor are the values.
+    second is vertical, +1 at the top and -1 at the bottom. Neither inputs nor values are ever standardised.
 
-    split, digits: the part of the data, and the classes of images in it.
-    side: pixels of a task's image along each side; larger images are averaged down, block by block.
-    binary: whether values are 0 or 1, the average being above 0.5, in place of grey.
-    pixels, labels, numbers: the images as they are stored, their classes, and their places in the file.
+    Attributes:
+        split: The part of the data, "train" or "test".
+        side: Pixels of a task's image along each side; larger images are averaged down, block by block.
+        binary: Whether values are 0 or 1 (the average is above 0.5) in place of grey.
+        digits: The classes of images.
+        pixels: The images as they are stored.
+        labels: Class of each image.
+        numbers: Place of each image in the file.
     """
 
     split: str
@@ -89,21 +93,32 @@ class Images(TaskSource):
         return Task(self.coordinates, self._values(self.pixels[index]), name)
 
     def draw(self, count: int, generator: torch.Generator) -> list[Task]:
-        """Images without repetition as far as there are enough of them."""
+        """Draw images at random. None is drawn twice before all are drawn once.
+
+        Args:
+            count: Number of images.
+            generator: Source of randomness.
+
+        Returns:
+            One task per image.
+        """
         rounds = [torch.randperm(len(self), generator=generator) for _ in range(math.ceil(count / len(self)))]
         return [self[int(i)] for i in torch.cat(rounds)[:count]]
 
     @cached_property
     def coordinates(self) -> Float[Tensor, "points 2"]:
-        """Inputs of every task: those of all pixels, row by row."""
+        """Inputs of every task: the coordinates of all pixels, row by row."""
         return pixel_grid(self.side)
 
     def to_image(self, values: ArrayLike | Tensor, side: int | None = None) -> np.ndarray:
         """Values of all pixels (..., points, 1) as images (..., side, side), the top row first.
 
-        side: pixels along each side, where values are at another `pixel_grid(side)` than at `coordinates`.
+        Args:
+            values: One value per pixel, as in `post.predict(source.coordinates).mean`.
+            side: Pixels along each side, if values are at another `pixel_grid(side)` than at `coordinates`.
 
-        Example: `source.to_image(post.predict(source.coordinates).mean)`
+        Raises:
+            ValueError: If there is not one value per pixel.
         """
         array = np.asarray(values)
         wanted = self.side if side is None else side
@@ -124,9 +139,20 @@ class Images(TaskSource):
 def pixel_grid(side: int) -> Float[Tensor, "points 2"]:
     """Coordinates of the pixels of an image of `side` x `side`, row by row from the top left, in [-1, 1]^2.
 
-    A model of images is a function of these, so that it can be asked at any resolution.
+    A model of images is a function of these coordinates, so it can predict at any resolution.
 
-    Example: `source.to_image(model.prior.functions(1)[0](bnnp.tasks.pixel_grid(100)), side=100)`
+    Args:
+        side: Pixels along each side, at least 2.
+
+    Returns:
+        The horizontal and the vertical coordinate of each pixel.
+
+    Raises:
+        ValueError: If `side` is not a whole number of at least 2.
+
+    Example:
+        >>> bnnp.tasks.pixel_grid(2).tolist()
+        [[-1.0, 1.0], [1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]]
     """
     if not isinstance(side, int | np.integer) or side < 2:
         raise ValueError(f"side: got {side!r}, expected a whole number of at least 2, as in 100")
@@ -145,18 +171,30 @@ def mnist(
 ) -> Images:
     """Handwritten digits as tasks of image completion: coordinates of pixels in [-1, 1]^2, values in [0, 1].
 
-    split: "train" for 60,000 images, "test" for 10,000 others.
-    side: 28, or a divisor of it, as 14 or 7, for images that are averaged down.
-    binary: values 0 and 1 (the average above 0.5) in place of grey; both are for `bnnp.Bernoulli`.
-    digits: only images of these digits, as in `(3, 5)`.
-    folder: the folder whose sub-folder `mnist` holds the four files. Where not given, that of the environment variable
-        BNNP_DATA, and without it a cache, to which they are downloaded once.
+    Pixels come row by row from the top left. The first input is horizontal, +1 at the right; the second is vertical, +1
+    at the top. `source.to_image(values)` makes an image of predictions at `source.coordinates`.
 
-    Pixels come row by row from the top left; the first input is horizontal, +1 at the right, the second vertical, +1 at
-    the top. `source.to_image(values)` makes an image of predictions at `source.coordinates`.
+    Args:
+        split: "train" for 60,000 images, "test" for 10,000 others.
+        side: Pixels along each side: 28, or a divisor of it, as 14 or 7, for images that are averaged down.
+        binary: Whether values are 0 or 1 (the average is above 0.5) in place of grey. Both are for `bnnp.Bernoulli`.
+        digits: Only images of these digits, as in `(3, 5)`; all if None.
+        folder: The folder whose sub-folder `mnist` holds the four files. If None, that of the environment variable
+            BNNP_DATA; without it a cache, to which the files are downloaded once.
+
+    Returns:
+        The source of tasks, one per image.
+
+    Raises:
+        FileNotFoundError: If a file is not there and cannot be downloaded.
+        ValueError: If an argument is not as above, or a file is damaged.
 
     Example:
-        source = bnnp.tasks.mnist("train", side=14, binary=True)
+        >>> try:
+        ...     source = bnnp.tasks.mnist("train", side=14, binary=True, folder="my_data")
+        ... except FileNotFoundError:
+        ...     print("put train-images-idx3-ubyte.gz into my_data/mnist")
+        put train-images-idx3-ubyte.gz into my_data/mnist
     """
     check_split(split)
     _check_side(side)

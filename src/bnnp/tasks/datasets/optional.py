@@ -1,13 +1,19 @@
-"""Packages that only some data sets need: imported when they are used."""
+"""Packages that only some data sets need. They are imported when they are used."""
 
 import importlib
 from types import ModuleType
 
 
 def optional_module(name: str, purpose: str, extra: str) -> ModuleType:
-    """A module by its name, or an error that says what it is for and how to install it.
+    """Import a module that not every user has installed.
 
-    extra: the extra of this package that brings it, as in "data".
+    Args:
+        name: The module.
+        purpose: What it is for, for the error.
+        extra: The extra of this package that brings it, as in "data".
+
+    Raises:
+        ImportError: If it is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(name)

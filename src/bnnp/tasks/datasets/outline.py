@@ -21,11 +21,18 @@ _WORLD = DataFile(
 
 @dataclass(frozen=True, eq=False)
 class Outline:
-    """Closed rings of (longitude, latitude). A point inside an odd number of them is inside, so rings may be holes."""
+    """The outline of a country.
+
+    A point is inside if it lies inside an odd number of rings, so rings may be holes.
+
+    Attributes:
+        rings: Closed rings of (longitude, latitude).
+    """
 
     rings: tuple[np.ndarray, ...]
 
     def contains(self, longitude: np.ndarray, latitude: np.ndarray) -> np.ndarray:
+        """Whether each point lies inside."""
         from matplotlib.path import Path as Ring
 
         points = np.stack([longitude.ravel(), latitude.ravel()], axis=1)
@@ -34,14 +41,28 @@ class Outline:
 
 
 def switzerland(folder: str | Path | None = None) -> Outline:
-    """Switzerland at 1:50 million (Natural Earth): a GeoJSON file in the folder, or one of all countries that is
-    downloaded to the cache."""
+    """The outline of Switzerland at 1:50 million (Natural Earth).
+
+    Args:
+        folder: The folder whose sub-folder `switzerland` holds a GeoJSON file of it, or a TopoJSON file of all
+            countries. If None, that of BNNP_DATA; without it the cache, to which the file of all countries is
+            downloaded.
+    """
     saved = family_folder(_WORLD.family, folder) / _SAVED
     return read_outline(saved if saved.is_file() else data_path(_WORLD, folder), "Switzerland")
 
 
 def read_outline(path: str | Path, name: str = "") -> Outline:
-    """The polygons of a GeoJSON file, or those of one country of a TopoJSON file of many."""
+    """The polygons of a GeoJSON file, or those of one country of a TopoJSON file.
+
+    Args:
+        path: The file.
+        name: Name of the country, for TopoJSON.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it has no polygon.
+    """
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"{file}: there is no such file; give a GeoJSON file with a polygon")

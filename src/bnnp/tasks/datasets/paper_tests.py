@@ -10,7 +10,16 @@ _FOLDER = files("bnnp.data.paper_tests")
 
 
 def sawtooth_tests() -> Collection:
-    """The 16 sawtooth sets of the paper's section 4.3: 50 points each, noise 0.05, fixed contexts and targets."""
+    """The 16 sawtooth sets of the paper's section 4.3: 50 points each, noise 0.05, fixed contexts and targets.
+
+    Returns:
+        The tasks, with their splits.
+
+    Example:
+        >>> tests = bnnp.tasks.sawtooth_tests()
+        >>> len(tests), len(tests.splits), len(tests[0])
+        (16, 16, 50)
+    """
     import pandas as pd
 
     with (_FOLDER / "sawtooth.csv").open() as file:
@@ -19,7 +28,15 @@ def sawtooth_tests() -> Collection:
 
 
 def posterior_quality_test() -> Task:
-    """The data set of the paper's section 4.1: 25 points of a [1, 20, 20, 1] network, noise 0.1."""
+    """The data set of the paper's section 4.1: 25 points of a [1, 20, 20, 1] network, noise 0.1.
+
+    Returns:
+        The task.
+
+    Example:
+        >>> bnnp.tasks.posterior_quality_test()
+        Task(name: 'posterior_quality', points: 25, inputs: 1, outputs: 1)
+    """
     import pandas as pd
 
     with (_FOLDER / "posterior_quality.csv").open() as file:

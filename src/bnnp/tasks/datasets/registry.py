@@ -33,6 +33,7 @@ TESTS: dict[str, Callable[[], TaskSource]] = {
 
 
 def source_named(name: str, known: dict[str, Callable[[], TaskSource]]) -> TaskSource:
+    """The source of this name among those that are known."""
     if name not in known:
         raise ValueError(f"source: got {name!r}, expected one of {', '.join(known)}")
     return known[name]()
