@@ -23,8 +23,13 @@ class Pointwise(Encoders):
         sees_hidden: Feed the activations of the previous layer to the inference networks too (paper, footnote 2).
         min_pseudo_noise: Lower bound of every predicted noise.
 
+    Raises:
+        ValueError: If `min_pseudo_noise` is not positive.
+
     Example:
-        >>> model = bnnp.BNNP(1, 1, hidden=(64, 64), inference=bnnp.Pointwise(hidden=(32,)))
+        >>> model = bnnp.BNNP(1, 1, hidden=(8, 8), inference=bnnp.Pointwise(hidden=(4,)))
+        >>> model.inference.hidden
+        (4,)
     """
 
     pointwise: ClassVar[bool] = True
@@ -40,14 +45,19 @@ class Attentive(Encoders):
     """Inference networks in which the points of a context attend to each other (paper, section 2.6).
 
     Args:
-        hidden: A block of attention for each entry, all of one width that `heads` divides. By default as many blocks
-            as the model's own network has hidden layers, of their widths.
+        hidden: The width of each block of attention, one entry per block. All widths are equal, and `heads` divides
+            them. By default the hidden units of the model's own network.
         sees_hidden: Feed the activations of the previous layer to the inference networks too (paper, footnote 2).
         min_pseudo_noise: Lower bound of every predicted noise.
         heads: Heads of attention.
 
+    Raises:
+        ValueError: If `min_pseudo_noise` is not positive.
+
     Example:
-        >>> model = bnnp.AttBNNP(1, 1, hidden=(64, 64), inference=bnnp.Attentive(hidden=(32,), heads=8))
+        >>> model = bnnp.AttBNNP(1, 1, hidden=(8, 8), inference=bnnp.Attentive(hidden=(8,), heads=2))
+        >>> model.inference.heads
+        2
     """
 
     heads: int = 4

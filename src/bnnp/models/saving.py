@@ -25,24 +25,67 @@ CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "AttBNNP": AttBN
 
 
 def load(path: str | Path) -> Any:
-    """Read a model from a file, from the folder that `bnnp train` wrote, or by the name of one that ships with the
-    package, as in `bnnp.load("zoo:sawtooth")`.
+    """Read a model from a file.
 
     The model gives the same numbers as the one that was saved, to the last bit. Nothing in the file is executed.
+
+    Args:
+        path: A file that `model.save` wrote, a folder that `bnnp train` wrote, or `zoo:` and the name of a model that
+            ships with the package (`bnnp.zoo_names()` lists them).
+
+    Returns:
+        The model, of the class that was saved.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is not a model file, is damaged, or there is no model of that name.
+
+    Example:
+        >>> saved = model.save("model.bnnp")
+        >>> bnnp.load(saved).network.sizes
+        (1, 8, 8, 1)
+        >>> type(bnnp.load("zoo:sawtooth")).__name__
+        'BNNP'
     """
     tensors, header = read_tensors(_resolve(str(path)), "model")
     return rebuild(tensors, header, str(path))
 
 
 def zoo_names() -> list[str]:
-    """Names of the models that ship with the package."""
+    """List the models that ship with the package.
+
+    Returns:
+        Their names, in alphabetical order; `bnnp.load("zoo:" + name)` reads one.
+
+    Example:
+        >>> "sawtooth" in bnnp.zoo_names()
+        True
+    """
     return sorted(
         file.name.removesuffix(".bnnp") for file in files("bnnp.zoo").iterdir() if file.name.endswith(".bnnp")
     )
 
 
 def load_posterior(path: str | Path) -> WeightPosterior:
-    """Read what `post.save(path)` wrote: a posterior that predicts and can be updated like the one that was saved."""
+    """Read a posterior from a file.
+
+    The posterior predicts and can be updated like the one that was saved.
+
+    Args:
+        path: A file that `post.save` wrote.
+
+    Returns:
+        The posterior, with its model.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is not a posterior file, or is damaged.
+
+    Example:
+        >>> again = bnnp.load_posterior(post.save("posterior.bnnp"))
+        >>> np.array_equal(again.predict(x_new).mean, post.predict(x_new).mean)
+        True
+    """
     tensors, header = read_tensors(path, "posterior")
     try:
         own = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
