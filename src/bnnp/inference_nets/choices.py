@@ -73,7 +73,11 @@ ENCODERS: dict[str, type[Pointwise] | type[Attentive]] = {"pointwise": Pointwise
 
 
 def chosen(inference: str | Encoders) -> Encoders:
-    """The choice that a name stands for, or that was given as an object."""
+    """Give the choice that a name stands for; an object is returned as it is.
+
+    Raises:
+        ValueError: If there is no choice of that name.
+    """
     if isinstance(inference, Encoders):
         return inference
     if inference not in ENCODERS:
@@ -84,7 +88,7 @@ def chosen(inference: str | Encoders) -> Encoders:
 
 
 def to_config(inference: Encoders) -> dict[str, Any] | Encoders:
-    """A choice as plain values; one of the user's own has none and stays as it is."""
+    """A choice as plain values; a class of the user's own is returned as it is."""
     for name, kind in ENCODERS.items():
         if type(inference) is kind:
             return {"name": name, **inference.config()}

@@ -21,7 +21,7 @@ __all__ = ["CLASSES", "load", "load_posterior", "model_header", "rebuild", "toda
 
 ZOO = "zoo:"
 CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "AttBNNP": AttBNNP, "BNAM": BNAM}
-"""What a file may hold, by name. Models that stand right of this file add themselves."""
+"""The classes of models that a file may hold, by name. `bnnp.neural_processes` adds its own."""
 
 
 def load(path: str | Path) -> Any:
@@ -107,7 +107,16 @@ def load_posterior(path: str | Path) -> WeightPosterior:
 
 
 def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str) -> Any:
-    """The model that a header and tensors describe, or `ValueError` where they do not fit together."""
+    """Make the model that a header and tensors describe.
+
+    Args:
+        tensors: The parameters and buffers by name.
+        header: What `model_header` gave.
+        path: The file, for the error message.
+
+    Raises:
+        ValueError: If the header and the tensors do not fit together.
+    """
     try:
         header = todays_header(header)
         if header["class"] not in CLASSES:
@@ -136,7 +145,7 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
 
 
 def _arguments(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a constructor takes, from the plain values that a file holds."""
+    """The arguments of a constructor, from the plain values that a file holds."""
     made = {"likelihood": likelihoods.from_config, "inference": choices.from_config, "transformer": _transformer}
     return {name: made[name](value) if name in made else value for name, value in config.items()}
 
@@ -146,7 +155,7 @@ def _transformer(config: Mapping[str, Any]) -> Transformer:
 
 
 def todays_header(header: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's header as this version would write it, whatever version wrote it."""
+    """The header of a model in today's form, whatever version of the library wrote it."""
     config = dict(header["config"])
     if "inference_hidden" not in config:
         return dict(header)
@@ -164,7 +173,7 @@ def todays_header(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_todays_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors under the names that they have now, whatever version of the library wrote them."""
+    """The tensors under today's names, whatever version of the library wrote them."""
 
     def renamed(name: str) -> str:
         for before in ("prior.standardiser.", "units."):
