@@ -16,9 +16,12 @@ class SetEncoder(Encoder):
     Args:
         in_size: Numbers that it sees of a point.
         out_size: Numbers that it makes for a point.
-        hidden: One block of attention and a perceptron for each entry, all of the same width.
+        hidden: The width of each block of attention and perceptron, one entry per block; all are equal.
         heads: Heads of attention; they divide the width.
-        generator: Where its starting weights are drawn from.
+        generator: The generator of its starting weights.
+
+    Raises:
+        ValueError: If the widths differ, or the heads do not divide them.
     """
 
     def __init__(self, in_size: int, out_size: int, hidden: Sequence[int], heads: int, generator: torch.Generator):

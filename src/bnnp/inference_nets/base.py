@@ -13,25 +13,40 @@ from torch import nn
 from bnnp._core.shapes import Bool, Float, Tensor
 
 MIN_PSEUDO_NOISE = 1e-3
-"""The lower bound of predicted pseudo-noise that models have where users do not choose another."""
+"""The default lower bound of predicted pseudo-noise."""
 
 
 class Encoder(nn.Module, abc.ABC):
-    """An inference network: some numbers for every point of a context."""
+    """An inference network: it makes some numbers for every point of a context."""
 
     @abc.abstractmethod
     def forward(
         self, inputs: Float[Tensor, "*batch points features"], mask: Bool[Tensor, "tasks points"] | None = None
     ) -> Float[Tensor, "*batch points out"]:
-        """Numbers for every point; `mask` says which points are there."""
+        """Make the numbers for every point.
+
+        Args:
+            inputs: What the network sees of every point.
+            mask: Which points are present; all if None.
+        """
 
     @abc.abstractmethod
     def set_output_bias(self, columns: slice, value: float) -> None:
-        """Set where some of the numbers start, whatever the point."""
+        """Set the output bias of some of the numbers.
+
+        Args:
+            columns: Which of the numbers.
+            value: Their bias.
+        """
 
     @abc.abstractmethod
     def scale_output(self, column: int, factor: float) -> None:
-        """Multiply one of the numbers by a factor, for every point."""
+        """Multiply one of the numbers by a factor, for every point.
+
+        Args:
+            column: Which of the numbers.
+            factor: The factor.
+        """
 
 
 @dataclass(frozen=True)
@@ -60,16 +75,16 @@ class Encoders(abc.ABC):
     def encoder(
         self, in_size: int, out_size: int, activation: str | Callable[[Tensor], Tensor], generator: torch.Generator
     ) -> Encoder:
-        """A new inference network of one layer.
+        """Make a new inference network for one layer of the model.
 
         Args:
             in_size: Numbers that it sees of a point.
             out_size: Numbers that it makes for a point.
             activation: The activation of the model's own network.
-            generator: Where its starting weights are drawn from.
+            generator: The generator of its starting weights.
         """
 
     def config(self) -> dict[str, Any]:
-        """The choices as plain values, for files."""
+        """The attributes as plain values, for files."""
         found = asdict(self)
         return {**found, "hidden": None if self.hidden is None else list(self.hidden)}

@@ -23,9 +23,13 @@ class Pointwise(Encoders):
         sees_hidden: Feed the activations of the previous layer to the inference networks too (paper, footnote 2).
         min_pseudo_noise: Lower bound of every predicted noise.
 
+    Raises:
+        ValueError: If `min_pseudo_noise` is not positive.
+
     Example:
-        >>> import bnnp
-        >>> model = bnnp.BNNP(1, 1, hidden=(64, 64), inference=bnnp.Pointwise(hidden=(32,)))
+        >>> model = bnnp.BNNP(1, 1, hidden=(8, 8), inference=bnnp.Pointwise(hidden=(4,)))
+        >>> model.inference.hidden
+        (4,)
     """
 
     pointwise: ClassVar[bool] = True
@@ -41,15 +45,19 @@ class Attentive(Encoders):
     """Inference networks in which the points of a context attend to each other (paper, section 2.6).
 
     Args:
-        hidden: A block of attention for each entry, all of one width that `heads` divides. By default as many blocks
-            as the model's own network has hidden layers, of their widths.
+        hidden: The width of each block of attention, one entry per block. All widths are equal, and `heads` divides
+            them. By default the hidden units of the model's own network.
         sees_hidden: Feed the activations of the previous layer to the inference networks too (paper, footnote 2).
         min_pseudo_noise: Lower bound of every predicted noise.
         heads: Heads of attention.
 
+    Raises:
+        ValueError: If `min_pseudo_noise` is not positive.
+
     Example:
-        >>> import bnnp
-        >>> model = bnnp.AttBNNP(1, 1, hidden=(64, 64), inference=bnnp.Attentive(hidden=(32,), heads=8))
+        >>> model = bnnp.AttBNNP(1, 1, hidden=(8, 8), inference=bnnp.Attentive(hidden=(8,), heads=2))
+        >>> model.inference.heads
+        2
     """
 
     heads: int = 4
@@ -65,7 +73,11 @@ ENCODERS: dict[str, type[Pointwise] | type[Attentive]] = {"pointwise": Pointwise
 
 
 def chosen(inference: str | Encoders) -> Encoders:
-    """The choice that a name stands for, or that was given as an object."""
+    """Give the choice that a name stands for; an object is returned as it is.
+
+    Raises:
+        ValueError: If there is no choice of that name.
+    """
     if isinstance(inference, Encoders):
         return inference
     if inference not in ENCODERS:
@@ -76,7 +88,7 @@ def chosen(inference: str | Encoders) -> Encoders:
 
 
 def to_config(inference: Encoders) -> dict[str, Any] | Encoders:
-    """A choice as plain values; one of the user's own has none and stays as it is."""
+    """A choice as plain values; a class of the user's own is returned as it is."""
     for name, kind in ENCODERS.items():
         if type(inference) is kind:
             return {"name": name, **inference.config()}

@@ -14,7 +14,15 @@ from bnnp.networks.perceptron import Network
 
 
 class PointEncoder(Encoder):
-    """A multilayer perceptron applied to each point by itself."""
+    """A multilayer perceptron that is applied to each point by itself.
+
+    Args:
+        in_size: Numbers that it sees of a point.
+        out_size: Numbers that it makes for a point.
+        hidden: Units of its hidden layers.
+        activation: A name or a function of a tensor.
+        generator: The generator of its starting weights.
+    """
 
     def __init__(
         self,
@@ -36,7 +44,7 @@ class PointEncoder(Encoder):
         return self.network(list(self.weights), inputs)
 
     def from_first_layer(self, outputs: Float[Tensor, "*batch points d"]) -> Float[Tensor, "*batch points out"]:
-        """The rest of the network, given the outputs of its first layer: a sum whose terms may share axes."""
+        """The outputs of the network, given the outputs of its first layer."""
         weights = list(self.weights)
         program = self.network.program(outputs[..., :0])
         return run(program, lambda layer, features: features @ weights[layer] if layer else outputs)
@@ -53,10 +61,14 @@ class PointEncoder(Encoder):
 def side_by_side(
     encoders: Sequence[PointEncoder], inputs: Float[Tensor, "*batch points features"]
 ) -> list[Float[Tensor, "*batch points _out"]]:
-    """What several networks make of the same inputs, if they differ in the number of outputs alone.
+    """The outputs of several networks at the same inputs; the networks differ in the number of outputs alone.
 
-    Their hidden layers are one product each: a product of small matrices costs little more than the call. Networks
-    with weights of their own for every data set go one after the other.
+    Each hidden layer is one batched product for all networks, since a product of small matrices costs little more than
+    the call. Networks whose weights differ between data sets are computed one after the other.
+
+    Args:
+        encoders: The networks.
+        inputs: What they see of every point.
     """
     if any(e.weights[0].ndim > 2 for e in encoders):
         return [e(inputs) for e in encoders]
@@ -78,7 +90,7 @@ def side_by_side(
 
 
 def initial_weights(d: int, out: int, generator: torch.Generator) -> Float[Tensor, "d out"]:
-    """Weights of variance `1/(d - 1)` and no bias, where d counts the bias."""
+    """Random weights of variance `1/(d - 1)` with bias 0; d counts the bias."""
     weights = normal((d, out), torch.empty(0), generator) / math.sqrt(d - 1)
     weights[-1] = 0
     return weights

@@ -10,7 +10,7 @@ from bnnp.inference_nets.base import Encoder
 from bnnp.numerics.gaussian import Observations
 
 LOG_NOISE_START = -2.0
-"""Where the predicted log pseudo-noise starts, about."""
+"""About where the predicted log pseudo-noise starts."""
 
 
 class AmortisedLinear(nn.Module):
@@ -33,9 +33,13 @@ class AmortisedLinear(nn.Module):
         encoder.set_output_bias(slice(outputs - units, outputs), LOG_NOISE_START)
 
     def start_at_scale(self, unit: int, scale: float) -> None:
-        """Start with pseudo-observations of one unit, and noise of them, on another scale than 1.
+        """Start the pseudo-observations of one unit, and their noise, at another scale than 1.
 
-        Adam moves the log of the noise by about a learning rate a step, which is slow where activations are large.
+        Adam moves the log of the noise by about one learning rate per step, which is slow where activations are large.
+
+        Args:
+            unit: Number of the unit.
+            scale: The scale.
         """
         assert not self.true_outputs
         self.encoder.scale_output(unit, scale)
@@ -43,7 +47,7 @@ class AmortisedLinear(nn.Module):
 
     @staticmethod
     def outputs(units: int, true_outputs: bool) -> int:
-        """Numbers that the inference network must give for a point: a noise for every unit, and mostly a value too."""
+        """How many numbers the inference network gives per point: one noise per unit, and one value unless true outputs."""
         return units if true_outputs else 2 * units
 
     def forward(
@@ -57,7 +61,12 @@ class AmortisedLinear(nn.Module):
     def observations(
         self, outputs: Float[Tensor, "tasks samples points outputs"], y: Float[Tensor, "tasks points y"]
     ) -> Observations:
-        """From the outputs of the inference network."""
+        """The pseudo-observations that follow from the outputs of the inference network.
+
+        Args:
+            outputs: Outputs of the inference network.
+            y: Observed outputs, which the last layer may be conditioned on.
+        """
         observed, log_noise = (y.unsqueeze(1), outputs) if self.true_outputs else outputs.split(self.units, dim=-1)
         return Observations(observed.mT, inverse_noise(log_noise, self.min_noise).mT)
 

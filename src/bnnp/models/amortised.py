@@ -26,7 +26,7 @@ from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 class AmortisedModel(InferringModel):
     """A network with a learnable prior over its weights and an amortised posterior for each data set.
 
-    What all models of the family share; `BNNP`, `AttBNNP` and `BNAM` say which network, with which inference networks.
+    This is what `BNNP`, `AttBNNP` and `BNAM` share; each of them chooses a network and its inference networks.
     """
 
     # --- what users call -------------------------------------------------------------------------------------------
@@ -41,22 +41,30 @@ class AmortisedModel(InferringModel):
         chunk_size: int | None = None,
         progress: bool = False,
     ) -> WeightPosterior:
-        """The posterior over the weights for one data set, as weight samples. Without points it is the prior.
+        """Give the posterior over the weights for one data set, as weight samples. Without points it is the prior.
 
         Args:
             x: Inputs (points, in). With `chunk_size` also a `numpy.memmap`, or, in place of `x` and `y`, pieces: what
                 `bnnp.tasks.from_parquet` gives, an iterable of pairs `(x, y)`, or a function that gives an iterator.
             y: Outputs (points, out).
-            num_samples: Weight samples. By default as many as predictions need (`bnnp.models.enough`), 32 to 1000;
-                without a Gaussian likelihood, 1000.
-            seed: Of the draws.
-            chunk_size: Stream the context through every layer in chunks of so many points (paper, Algorithm 2).
-                Memory depends on the chunk; the posterior and its samples do not.
-            progress: Show a progress bar, for contexts of millions of points.
+            num_samples: Number of weight samples. By default as many as predictions need (`bnnp.models.enough`), 32 to
+                1000; without a Gaussian likelihood, 1000.
+            seed: Seed of the draws.
+            chunk_size: Points per chunk: the context is streamed through every layer in chunks (paper, Algorithm 2).
+                Memory depends on the size of a chunk; the posterior and its samples do not.
+            progress: Whether to show a progress bar, for contexts of millions of points.
+
+        Returns:
+            The posterior, which predicts, draws functions and takes in more points.
+
+        Raises:
+            ValueError: If the data do not fit the model, or if `chunk_size` is given for a model whose points see each
+                other.
 
         Example:
-            >>> import bnnp
-            >>> post = bnnp.BNNP(1, 1, (4,)).condition([0.0, 1.0], [0.5, -0.5], num_samples=8, seed=0)
+            >>> post = model.condition([0.0, 1.0], [0.5, -0.5], num_samples=8, seed=0)
+            >>> post.num_samples, post.points
+            (8, 2)
         """
         number = as_integer(seed)
         if num_samples is not None:
@@ -72,7 +80,21 @@ class AmortisedModel(InferringModel):
         return sampler(range(num_samples))
 
     def set_prior_learnability(self, share: float) -> Self:
-        """Make the prior of the first `round(share |W|)` weights trainable and fix the rest (paper, section 2.5)."""
+        """Make the prior of the first `round(share |W|)` weights trainable and fix the rest (paper, section 2.5).
+
+        Args:
+            share: Between 0, all fixed, and 1, all learnable.
+
+        Returns:
+            The model itself.
+
+        Raises:
+            ValueError: If `share` is not between 0 and 1.
+
+        Example:
+            >>> bnnp.BNNP(1, 1, hidden=(4,)).set_prior_learnability(0.5).prior.learnability
+            0.5
+        """
         self.prior.set_learnability(share)
         return self
 
@@ -88,7 +110,7 @@ class AmortisedModel(InferringModel):
     # --- one data set ----------------------------------------------------------------------------------------------
 
     def _sampler(self, task: Task, seed: int) -> Callable[[range], WeightPosterior]:
-        """Any samples of the posterior, by their numbers."""
+        """A function that gives samples of the posterior by their numbers."""
         task = in_canonical_order(task)
         context = self.prepare(TaskBatch.of([task], device=self.device))
 

@@ -25,15 +25,24 @@ from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 class MetaLearner(Shown, nn.Module, abc.ABC):
     """A model that `bnnp.fit` trains on tasks: one with weights to be inferred, or a neural process.
 
-    It has what objectives ask for (`bnnp.objectives.Model`); one that lacks a part of it says so by a `ValueError`.
-    columns: names, shifts and scales of the user's inputs and outputs.
+    It has the methods that objectives call (`bnnp.objectives.Model`). A model that lacks one raises a `ValueError`.
+
+    Args:
+        in_size: Input columns.
+        out_size: Outputs as the user counts them. The likelihood may need several numbers for each of them.
+        likelihood: The likelihood of an observation.
+
+    Attributes:
+        in_size: Input columns.
+        y_size: Columns of the observed outputs.
+        likelihood: The likelihood of an observation.
+        columns: Names, shifts and scales of the user's inputs and outputs.
     """
 
     likelihood: Likelihood
     columns: Columns
 
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood):
-        """out_size: as many as the user says, of which the likelihood may need several numbers each."""
         super().__init__()
         self.in_size = in_size
         self.likelihood = likelihood.for_outputs(likelihood.numbers_an_output * out_size)
@@ -44,15 +53,22 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
     @property
     @abc.abstractmethod
     def weight_prior(self) -> Prior | None:
-        """The prior over weights that training learns; None where there is none to hold."""
+        """The prior over weights that training learns; None for models without one."""
 
     @abc.abstractmethod
     def summary(self) -> dict[str, object]:
-        """What a reader of a model file wants to know of this kind of model, by name."""
+        """What is shown of this kind of model, by name."""
 
     @abc.abstractmethod
     def condition(self, x: Any, y: Any, *, num_samples: int = 1000, seed: Seed = 0) -> Any:
-        """The posterior for one data set: something with `predict`, `functions` and `update`."""
+        """Give the posterior for one data set: an object with `predict`, `functions` and `update`.
+
+        Args:
+            x: Inputs (points, in).
+            y: Outputs (points, out).
+            num_samples: Number of samples.
+            seed: Seed of the draws.
+        """
 
     @abc.abstractmethod
     def infer(self, context: TaskBatch, num_samples: int, random: Generator) -> Any:
@@ -61,13 +77,28 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
     def estimate(
         self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool, group_size: int | None = None
     ) -> Sampled | Integrated:
-        """What objectives are sums of, given the contexts. `integrate`: with the last layer in closed form, if any."""
+        """The terms of objectives, from samples given the contexts.
+
+        Args:
+            batch: Prepared contexts and targets.
+            num_samples: Samples per task.
+            random: The generator of the draws.
+            integrate: Whether to integrate the last layer in closed form, where the model can.
+            group_size: Targets per group; None for all targets in one group.
+        """
         return estimate_by_samples(self, batch, self.infer(batch.context, num_samples, random), group_size)
 
     def estimate_with_targets(
         self, batch: SplitBatch, num_samples: int, random: Generator, *, integrate: bool
     ) -> Sampled | Integrated:
-        """The same given all points, with the KL to the posterior given the contexts alone."""
+        """The terms of objectives, from samples given all points. The KL is to the posterior given the contexts alone.
+
+        Args:
+            batch: Prepared contexts and targets.
+            num_samples: Samples per task.
+            random: The generator of the draws.
+            integrate: Whether to integrate the last layer in closed form, where the model can.
+        """
         inferred = self.infer_with_targets(batch.context, batch.joined(), num_samples, random)
         return Sampled(
             inferred,
@@ -96,7 +127,11 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
         return self.columns.x_shift.device
 
     def checked_task(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Task:
-        """A user's data as a task that fits this model."""
+        """A user's data as a task that fits this model.
+
+        Raises:
+            ValueError: If the columns or the numbers of points do not fit.
+        """
         inputs, outputs = as_columns(x, "x", self.in_size), as_columns(y, "y", self.y_size)
         if len(inputs) != len(outputs):
             raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
@@ -104,16 +139,30 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
         return Task(inputs, outputs)
 
     def prepare(self, batch: TaskBatch) -> TaskBatch:
-        """The batch in the model's own units and precision; the units are changed in the batch's precision, float64."""
+        """The batch in the model's own units and precision. Units are converted first, in the batch's own float64."""
         y = self.columns.standardise_y(batch.y) if self.likelihood.real_valued else batch.y
         return TaskBatch(self.columns.standardise_x(batch.x).to(self.dtype), y.to(self.dtype), batch.mask)
 
     def save(self, path: str | Path) -> Path:
-        """Write the model to one file, safetensors with a JSON header; `bnnp.load(path)` gives it back."""
+        """Write the model to one file, which `bnnp.load` reads: safetensors with a JSON header.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            ValueError: If a part of the model is an object of your own, which a file cannot hold.
+
+        Example:
+            >>> model.save("model.bnnp").name
+            'model.bnnp'
+        """
         return write_tensors(path, "model", self.state_dict(), model_header(self))
 
     def config(self) -> dict[str, Any]:
-        """Everything but the parameters, as plain values; `bnnp.models.saving.rebuild` makes a model of it again."""
+        """The arguments of the constructor as plain values, from which `bnnp.models.saving.rebuild` makes the model."""
         return {**self._config, "likelihood": self.likelihood.config()}
 
     def _described(self) -> dict[str, object]:
@@ -122,7 +171,7 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
 
 
 class Scoring(Protocol):
-    """What estimates by samples ask of a model, or of one whose contexts come in chunks."""
+    """The methods of a model, or of a model with contexts in chunks, that estimates by samples call."""
 
     def log_likelihood(self, latent: Any, batch: TaskBatch, /) -> Tensor: ...
 
@@ -130,7 +179,14 @@ class Scoring(Protocol):
 
 
 def estimate_by_samples(model: Scoring, batch: SplitBatch, inferred: Any, group_size: int | None) -> Sampled:
-    """What objectives are sums of, from samples of all that is inferred from the contexts."""
+    """The terms of objectives, from samples of the latent variable given the contexts.
+
+    Args:
+        model: The model, which scores the points.
+        batch: Prepared contexts and targets.
+        inferred: The samples.
+        group_size: Targets per group; None for all targets in one group.
+    """
     return Sampled(
         inferred,
         lambda: model.context_log_likelihood(inferred, batch.context),
@@ -140,7 +196,7 @@ def estimate_by_samples(model: Scoring, batch: SplitBatch, inferred: Any, group_
 
 
 def model_header(model: MetaLearner) -> dict[str, Any]:
-    """What a file says of a model beside its tensors.
+    """What a file holds of a model beside its tensors.
 
     Raises:
         ValueError: If a part of the model is an object of the user's own, which a file cannot hold.

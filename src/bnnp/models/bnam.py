@@ -17,7 +17,7 @@ from bnnp.priors.base import Prior
 
 @dataclass(frozen=True)
 class Transformer:
-    """The size of a transformer.
+    """The size of the transformer in a `bnnp.BNAM`.
 
     Args:
         width: Units of every layer of attention.
@@ -26,7 +26,6 @@ class Transformer:
         mlp: Hidden units of a block's perceptron; `width` by default.
 
     Example:
-        >>> import bnnp
         >>> bnnp.Transformer(width=32, blocks=2)
         Transformer(width=32, blocks=2, heads=4, mlp=32)
     """
@@ -44,8 +43,8 @@ class Transformer:
 class BNAM(AmortisedModel):
     """A transformer with a learnable prior over its weights and an amortised posterior for each data set.
 
-    Its predictions are not consistent (`consistent` is False): the inputs that one predicts at attend to each other, so
-    that asking for one more changes all the others. Use it where the inputs are always the same, as for images.
+    Its predictions are not consistent (`consistent` is False): the inputs of a prediction attend to each other, so one
+    more input changes the predictions at all others. Use it where the inputs are always the same, as for images.
 
     Args:
         in_size: Input columns.
@@ -58,13 +57,17 @@ class BNAM(AmortisedModel):
             inference networks have two layers of the width of the transformer.
         last_layer: As for `bnnp.BNNP`.
         dtype: Precision of the model.
-        seed: Of the inference networks' starting weights.
+        seed: Seed of the inference networks' starting weights.
+
+    Raises:
+        ValueError: If a size, a name or a prior does not fit.
 
     Example:
-        >>> import bnnp
-        >>> model = bnnp.BNAM(1, 1, bnnp.Transformer(width=32, blocks=2), likelihood=bnnp.Gaussian(0.05), seed=0)
+        >>> model = bnnp.BNAM(1, 1, bnnp.Transformer(width=8, blocks=1), likelihood=bnnp.Gaussian(0.05), seed=0)
         >>> model.consistent
         False
+        >>> model.condition(x, y, num_samples=4).predict(x_new).mean.shape
+        (2, 1)
     """
 
     consistent = False

@@ -35,16 +35,18 @@ class BNNP(AmortisedModel):
             the likelihood's own noise, "pseudo" on pseudo-observations like the other layers. The default is
             "predicted" for a Gaussian likelihood and "pseudo" for all others.
         dtype: Precision of the model.
-        seed: Of the inference networks' starting weights.
+        seed: Seed of the inference networks' starting weights.
 
     Raises:
         ValueError: If a size, a name or a prior does not fit.
 
     Example:
-        >>> import bnnp
-        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(64, 64), likelihood=bnnp.Gaussian(0.05), seed=0)
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(16, 16), likelihood=bnnp.Gaussian(0.05), seed=0)
         >>> model.network.sizes
-        (1, 64, 64, 1)
+        (1, 16, 16, 1)
+        >>> post = model.condition(x, y, num_samples=8, seed=0)
+        >>> post.predict(x_new).mean.shape
+        (2, 1)
     """
 
     encoders: ClassVar[type[Encoders]] = Pointwise
@@ -71,16 +73,30 @@ class BNNP(AmortisedModel):
 
 
 class AttBNNP(BNNP):
-    """The attentive BNNP: inference networks are transformers, so that the points of a context see each other.
+    """The attentive BNNP: its inference networks are transformers, so that the points of a context see each other.
 
-    It takes the arguments of `bnnp.BNNP`, with "attentive" or `bnnp.Attentive(...)` as `inference`. Cost grows with the
-    square of the context, and a context cannot be given in chunks.
+    The cost grows with the square of the number of points in the context, and a context cannot be given in chunks.
+
+    Args:
+        in_size: Input columns.
+        out_size: Outputs of the network (for `Categorical`, the number of classes).
+        hidden: Units of the hidden layers.
+        activation: A name or a function of a tensor.
+        prior: As for `bnnp.BNNP`.
+        likelihood: As for `bnnp.BNNP`.
+        inference: The inference networks: "attentive", the default, `bnnp.Attentive(...)`, or a subclass of
+            `bnnp.inference_nets.Encoders` of your own.
+        last_layer: As for `bnnp.BNNP`.
+        dtype: Precision of the model.
+        seed: Seed of the inference networks' starting weights.
+
+    Raises:
+        ValueError: If a size, a name or a prior does not fit.
 
     Example:
-        >>> import bnnp
-        >>> model = bnnp.AttBNNP(1, 1, hidden=(64, 64), inference=bnnp.Attentive(hidden=(32,)), seed=0)
-        >>> isinstance(model, bnnp.BNNP)
-        True
+        >>> model = bnnp.AttBNNP(1, 1, hidden=(8, 8), inference=bnnp.Attentive(hidden=(8,), heads=2), seed=0)
+        >>> model.condition(x, y, num_samples=4).predict(x_new).std.shape
+        (2, 1)
     """
 
     encoders: ClassVar[type[Encoders]] = Attentive

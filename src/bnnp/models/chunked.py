@@ -26,12 +26,17 @@ from bnnp.tasks.task import SplitBatch, TaskBatch
 
 @dataclass(frozen=True)
 class InChunks:
-    """A model as an objective sees it, whose contexts are inferred from in chunks of so many points.
+    """A model as objectives see it, with contexts that go through it in chunks.
 
-    All chunks enter every layer's posterior, so that samples are those of the whole context, but only one of them, the
-    same for all layers, has derivatives there. Likelihoods are those of all points, with derivatives by the weights;
-    they too are computed chunk by chunk, and once more when they are differentiated. Memory depends on the chunk alone.
-    NPVI is the exception: it asks for the density of given weights, and so goes through whole contexts.
+    All chunks enter every layer's posterior, so the samples are those of the whole context. Derivatives of a posterior
+    go through one chunk only, the same for all layers. Likelihoods are those of all points, with derivatives with
+    respect to the weights; they too are computed chunk by chunk, and once more when they are differentiated. Memory
+    depends on the size of a chunk alone. NPVI is the exception: it needs the density of given weights, which takes
+    whole contexts.
+
+    Attributes:
+        model: The model.
+        chunk_size: Points per chunk.
     """
 
     model: AmortisedModel
@@ -57,7 +62,7 @@ class InChunks:
         return self.model.infer_hidden(chosen, num_samples, random, rest=self._rest(others, num_samples, random))
 
     def _cut(self, context: TaskBatch, random: Generator) -> tuple[TaskBatch, list[TaskBatch]]:
-        """Random chunks of a context: one of them, and the others."""
+        """Cut a context into random chunks; give one of them, and the others."""
         order = torch.randperm(context.x.shape[1], generator=random, device=random.device).to(context.x.device)
         parts = [_take(context, rows) for rows in order.split(self.chunk_size)]
         chosen = int(torch.randint(len(parts), (), generator=random, device=random.device))
@@ -113,9 +118,17 @@ class InChunks:
 
 @dataclass(frozen=True)
 class IntegratedInChunks:
-    """As `bnnp.models.estimates.Integrated`, with points that come to the last layer chunk by chunk.
+    """The same as `bnnp.models.estimates.Integrated`, with points that go through the network chunk by chunk.
 
-    Groups of targets are within chunks; one group of all targets is made of sums over chunks.
+    Each group of targets lies within a chunk; one group of all targets is computed from sums over chunks.
+
+    Attributes:
+        model: The model.
+        chunk_size: Points per chunk.
+        inferred: Samples of all layers but the last.
+        batch: Prepared contexts and targets.
+        group_size: Targets per group; None for all targets in one group.
+        dtype: Precision of the last layer; that of the model if None.
     """
 
     model: AmortisedModel
@@ -178,7 +191,15 @@ class IntegratedInChunks:
 
 
 def in_chunks(model: MetaLearner, chunk_size: int) -> InChunks:
-    """The model with contexts in chunks, or an error where it has no sums over points to be made of parts."""
+    """Give the model with contexts in chunks.
+
+    Args:
+        model: The model.
+        chunk_size: Points per chunk.
+
+    Raises:
+        ValueError: If the contexts of the model cannot be cut into chunks, or `chunk_size` is not a positive number.
+    """
     if not isinstance(model, AmortisedModel):
         raise ValueError(f"chunk_size: contexts of a {type(model).__name__} cannot be given in chunks; leave it out")
     return InChunks(model, chunk_size)

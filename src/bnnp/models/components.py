@@ -31,10 +31,10 @@ def last_layer_given(turn: Turn, sums: NaturalParameters) -> LastLayer:
 
 @dataclass(frozen=True)
 class LastLayerAt:
-    """The Gaussians of a posterior at some inputs.
+    """The Gaussians over functions of a posterior at some inputs: the `Components` of a `MixturePredictive`.
 
     Attributes:
-        model: Whose posterior it is.
+        model: The model that was conditioned.
         weights: Samples of every layer.
         last_layer: The Gaussian of the last layer given every sample of the others.
         x: Prepared inputs.
@@ -47,7 +47,7 @@ class LastLayerAt:
 
     @torch.no_grad()
     def predictive(self) -> MixturePredictive:
-        """Predictions. `O(K n d^2)` for K samples and n inputs, in blocks that keep memory bounded."""
+        """Predictions. Cost: `O(K n d^2)` for K samples and n inputs, in blocks that keep memory bounded."""
         noise = self.model.noise_at(self.x).to(CAREFUL)
         return MixturePredictive(*self.moments, noise, self, self.model.likelihood, self.model.columns)
 
@@ -98,7 +98,7 @@ class LastLayerAt:
 
     @property
     def _numbers(self) -> int:
-        """That are held at once for one sample at one point."""
+        """How many numbers are held at once for one sample at one point."""
         units, size = self.model.prior.unit_shape(self.model.network.num_layers - 1)
         return max(self.model.network.sizes) + 1 + 4 * units * size * self.model.outputs_of_a_unit
 

@@ -1,6 +1,7 @@
-"""The standard normal draws behind the weight samples of one data set, any part of which can be made by itself.
+"""The standard normal draws behind the weight samples of one data set.
 
-A draw belongs to the number of a sample and, where it is for a point, to the number of the point.
+A draw depends on the number of its sample and, where it is for a point, on the number of the point; so any part of the
+draws can be made by itself.
 """
 
 from dataclasses import dataclass
@@ -21,9 +22,16 @@ _WEIGHTS, _POINTS = 0, 1
 
 @dataclass(frozen=True)
 class Draws:
-    """Draws that belong to a sample's number and a point's number, in blocks of numbers with a generator each.
+    """Draws by the numbers of samples and points, in blocks with one generator per block.
 
-    A context in chunks, or one that grows, so has the draws of the whole context: the same seed gives the same samples.
+    A context in chunks, or one that grows, has the same draws as the whole context: the same seed gives the same
+    samples.
+
+    Attributes:
+        seed: The seed of all draws.
+        samples: The numbers of the samples.
+        dtype: Precision of the draws.
+        device: Device of the draws.
     """
 
     seed: int
@@ -54,7 +62,16 @@ class Draws:
     def update(
         self, layer: int, unit_shape: tuple[int, int], outputs: int, coupled: bool, start: int, stop: int
     ) -> UpdateNoise:
-        """All draws for one layer; `coupled`: a unit of the prior holds all outputs."""
+        """All draws for one layer.
+
+        Args:
+            layer: Number of the layer.
+            unit_shape: Units of the layer's prior, and weights per unit.
+            outputs: Outputs of the layer.
+            coupled: Whether a unit of the prior holds the weights into all outputs.
+            start: Number of the first point.
+            stop: Number after the last point.
+        """
         points = self.points(layer, outputs, start, stop)
         return UpdateNoise(self.weights(layer, *unit_shape), points.flatten(-2).unsqueeze(-2) if coupled else points)
 
@@ -71,7 +88,12 @@ def in_canonical_order(task: Task) -> Task:
 
 
 def sample_chunks(samples: range, numbers_per_sample: int) -> list[range]:
-    """Samples in chunks that keep memory bounded."""
+    """Divide samples into chunks that keep memory bounded.
+
+    Args:
+        samples: The numbers of the samples.
+        numbers_per_sample: Size of the largest array for one sample.
+    """
     size = max(1, min(len(samples), SAMPLES_AT_ONCE // numbers_per_sample))
     return [samples[start : start + size] for start in range(0, len(samples), size)]
 

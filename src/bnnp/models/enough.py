@@ -1,8 +1,9 @@
-"""How many samples of the hidden layers a prediction needs: few for smooth functions, many where they have modes.
+"""How many samples of the hidden layers a prediction needs: few for smooth functions, many for several modes.
 
-A prediction is a mixture with one component per sample. An observation is drawn from each component, and its
-log-density under the mixture compared with that under the mixture of all *other* components: what such an observation
-loses for want of a sample like its own. That gap falls as 1/K, is known in nats, and needs no data beyond the context.
+A prediction is a mixture with one component per sample. An observation is drawn from each component. Its log-density
+under the mixture is compared with that under the mixture of all *other* components: the difference is what the
+observation loses without a sample like its own. That gap falls as 1/K for K samples, is measured in nats, and needs no
+data beyond the context.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from bnnp.models.posterior import WeightPosterior
 FIRST = 32
 MOST = 1000
 LARGEST_GAP = 0.01
-"""In nats per point. `docs/performance.md` has the error of predictions that it leads to."""
+"""The gap that is accepted, in nats per point. `docs/performance.md` has the resulting error of predictions."""
 _PROBES = 32
 _COMPONENTS = 64
 _PROBE = 77
 
 
 def samples(sampler: Callable[[range], WeightPosterior]) -> WeightPosterior:
-    """A posterior with as many samples as predictions need."""
+    """Draw as many samples of a posterior as predictions need.
+
+    Args:
+        sampler: Gives samples of the posterior by their numbers.
+    """
     post = sampler(range(FIRST))
     while post.num_samples < MOST:
         ratio = gap(post) / LARGEST_GAP
@@ -39,7 +44,7 @@ def samples(sampler: Callable[[range], WeightPosterior]) -> WeightPosterior:
 
 @torch.no_grad()
 def gap(post: WeightPosterior) -> float:
-    """Nats per point by which the predictions of a posterior would gain from more samples, at most, about."""
+    """About the most that more samples could add to the log-density of predictions, in nats per point."""
     if post.network.num_layers == 1:
         return 0.0
     generator = child(post.seed, _PROBE)
@@ -56,7 +61,7 @@ def gap(post: WeightPosterior) -> float:
 
 
 def _probes(post: WeightPosterior, generator: torch.Generator) -> Float[Tensor, "probes x"]:
-    """Inputs between those of the context and a little beyond; about the origin of the model's units without one."""
+    """Inputs between those of the context and a little beyond; without a context, around 0 in the model's units."""
     like = post.weights[0]
     x = None if post.context is None else post.context.x[0]
     if x is None or len(x) < 2:

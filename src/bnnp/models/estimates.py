@@ -1,14 +1,14 @@
-"""What objectives are sums of, for a batch of tasks: by samples of all weights, or with the last layer integrated.
+"""The terms of objectives for a batch of tasks: by samples of all weights, or with the last layer integrated.
 
-Both answer the same questions, given samples of the latent variable from the contexts:
+Both classes give the same terms, from samples of the latent variable given the contexts:
 
-    kl          KL of the posterior to what the objective holds against it, one value per task and sample
+    kl          KL of the posterior to the prior, or to another posterior, one value per task and sample
     context     `E[log p(Y_c | W)]`, likewise
     target      `E[log p(Y_t | W)]`, likewise
     predictive  `log q(Y_g)` of every group of targets, one value per task, sample and group
 
-`Sampled` has one weight sample stand for its expectation; `Integrated` integrates the last layer's weights given the
-samples of the hidden layers, where `bnnp.numerics.last_layer` has the formulas.
+`Sampled` replaces each expectation by its value at one weight sample. `Integrated` integrates the last layer's weights
+given the samples of the hidden layers; `bnnp.numerics.last_layer` has the formulas.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from bnnp.numerics.solve import TooLargeForFloat32
 
 
 class Estimates(Protocol):
-    """What objectives are sums of, as a model gives it for a batch."""
+    """The terms of objectives, as a model gives them for a batch."""
 
     def kl(self) -> Tensor: ...
 
@@ -44,7 +44,12 @@ Found = TypeVar("Found")
 
 
 def in_float64_where_needed(estimates: Estimates, compute: Callable[[Estimates], Found]) -> Found:
-    """What is computed from estimates, in float64 if float32 is not accurate enough for any of them."""
+    """Compute something from estimates; if float32 is not accurate enough, compute it again in float64.
+
+    Args:
+        estimates: The estimates.
+        compute: What to compute from them.
+    """
     try:
         return compute(estimates)
     except TooLargeForFloat32:
@@ -54,10 +59,13 @@ def in_float64_where_needed(estimates: Estimates, compute: Callable[[Estimates],
 
 @dataclass(frozen=True)
 class Sampled:
-    """inferred: samples with their KL.
+    """The terms of objectives, from samples of all weights.
 
-    of_context, of_target: log-densities of every point under every sample, computed when they are asked for.
-    group_size: targets in a group; None for all of them in one.
+    Attributes:
+        inferred: The samples, with their KL.
+        of_context: Gives the log-density of every point of the contexts under every sample.
+        of_target: Gives the log-density of every target under every sample.
+        group_size: Targets per group; None for all targets in one group.
     """
 
     inferred: Any
@@ -85,7 +93,12 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Points:
-    """Some points as the last layer sees them: features, and outputs with the inverse of their noise."""
+    """Points as a layer sees them.
+
+    Attributes:
+        phi: Features of every point.
+        seen: Outputs or pseudo-observations of every point, with the inverse of their noise.
+    """
 
     phi: Float[Tensor, "tasks samples rows d"]
     seen: Observations
@@ -96,13 +109,18 @@ class Points:
 
 @dataclass(frozen=True)
 class Integrated:
-    """hidden_kl: of all layers but the last.
+    """The terms of objectives, with the last layer integrated given samples of all other layers.
 
-    prior: of the last layer;  given: the points it is conditioned on, with their pseudo-noise.
-    observed, targets: contexts and targets with the likelihood's noise.
-    observed_given: whether the contexts are the points that the layer is conditioned on.
-    outputs: how many outputs share a unit of the prior.
-    against: points whose posterior takes the place of the prior in the KL.
+    Attributes:
+        hidden_kl: KL of all layers but the last.
+        prior: Prior of the last layer.
+        given: The points that the last layer is conditioned on, with their pseudo-noise.
+        observed: The contexts, with the likelihood's noise.
+        targets: The targets, with the likelihood's noise.
+        outputs: How many outputs share a unit of the prior.
+        group_size: Targets per group; None for all targets in one group.
+        against: Points whose posterior takes the place of the prior in the KL; None for the prior itself.
+        observed_given: Whether the contexts are the points that the last layer is conditioned on.
     """
 
     hidden_kl: Float[Tensor, "tasks _samples"]

@@ -32,13 +32,22 @@ from bnnp.tasks.task import TaskBatch
 class WeightModel(MetaLearner):
     """A network with a prior over its weights, a likelihood, and an inference network for every layer.
 
+    Args:
+        network: The network, a pure function of its weights.
+        prior: The name of a prior, or a prior over the weights of this network, of which the model takes a copy.
+        likelihood: The likelihood of an observation; `Gaussian()` if None.
+        inference: The choice of inference networks.
+        last_layer: What the last layer is conditioned on, as for `bnnp.BNNP`.
+        dtype: Precision of the model.
+        generator: The generator of the inference networks' starting weights.
+
     Attributes:
         network: The network, a pure function of its weights.
         prior: The prior over its weights.
         inference: The choice of inference networks.
         last_layer: What the last layer is conditioned on: "predicted", "likelihood" or "pseudo".
         layers: The inference networks.
-        consistent: Whether predictions at some inputs are the same whatever other inputs are asked for beside them.
+        consistent: Whether a prediction at one input does not depend on the other inputs of the same call.
     """
 
     consistent = True
@@ -71,7 +80,7 @@ class WeightModel(MetaLearner):
     def _inference_networks(
         self, network: Network | AttentionNetwork, generator: torch.Generator
     ) -> list[AmortisedLinear]:
-        """One for every layer; none for a last layer that has the likelihood's own noise."""
+        """One inference network per layer; none for a last layer that has the likelihood's own noise."""
         layers, last = [], network.num_layers - 1
         points = network.sizes[0] + network.sizes[-1]
         for layer, (d, out) in enumerate(network.weight_shapes):
@@ -105,7 +114,7 @@ class WeightModel(MetaLearner):
         """Features and pseudo-observations of a layer, in the units that the prior keeps independent.
 
         Args:
-            turn: The layer, with the points of the context as those that go along.
+            turn: The layer, with the features of the points of the context.
             context: Prepared points.
             known: The pseudo-observations, where they have been computed before.
         """
@@ -115,7 +124,13 @@ class WeightModel(MetaLearner):
     def pseudo_observations(
         self, layer: int, context: TaskBatch, before: Float[Tensor, "tasks _samples points _h"]
     ) -> Observations:
-        """Of one layer; `before` are the outputs of the layer before, for inference networks that see them."""
+        """The pseudo-observations of one layer.
+
+        Args:
+            layer: Number of the layer.
+            context: Prepared points.
+            before: The outputs of the layer before, for inference networks that see them.
+        """
         if layer == len(self.layers):
             return _with_noise(context, self.noise_at(context.x))
         inputs = self._points(context)
@@ -124,7 +139,10 @@ class WeightModel(MetaLearner):
         return self.layers[layer](inputs, context.y, context.mask)
 
     def pseudo_observations_at_once(self, context: TaskBatch) -> dict[int, Observations]:
-        """Of all layers whose inference networks see each point by itself, and nothing but the point."""
+        """The pseudo-observations of all layers at once, by layer.
+
+        Empty unless every inference network sees each point by itself, and nothing but the point.
+        """
         layers = [layer for layer in self.layers if isinstance(layer, AmortisedLinear)]
         encoders = [layer.encoder for layer in layers if isinstance(layer.encoder, PointEncoder)]
         if self.inference.sees_hidden or not encoders or len(encoders) < len(layers):
@@ -133,7 +151,7 @@ class WeightModel(MetaLearner):
         return {i: layer.observations(outputs[i], context.y) for i, layer in enumerate(layers)}
 
     def _points(self, context: TaskBatch) -> Float[Tensor, "tasks one points features"]:
-        """Points as inference networks see them."""
+        """The points as inference networks see them."""
         return torch.cat([context.x, self.likelihood.encode(context.y)], dim=-1).unsqueeze(1)
 
     def _in_units(self, seen: Observations, features: Tensor, context: TaskBatch) -> Points:
@@ -158,7 +176,7 @@ class WeightModel(MetaLearner):
     def last_features(
         self, hidden: Sequence[Float[Tensor, "_tasks _samples _d _out"]], batch: TaskBatch
     ) -> Float[Tensor, "tasks samples points d"]:
-        """What comes to the last layer at the points of a batch, given the weights of all others."""
+        """The features that enter the last layer at the points of a batch, given the weights of all other layers."""
         return arrive(self.network, self.prior, batch.x, hidden, batch.mask).features
 
     def observed(
@@ -167,7 +185,13 @@ class WeightModel(MetaLearner):
         batch: TaskBatch,
         noise: Float[Tensor, "tasks points y"] | None = None,
     ) -> Points:
-        """Points as the last layer sees them, with the likelihood's own noise, or with that which is given."""
+        """Points as the last layer sees them.
+
+        Args:
+            features: The features that enter the last layer.
+            batch: Prepared points.
+            noise: Standard deviation of their noise; the likelihood's own if None.
+        """
         noise = self.noise_at(batch.x) if noise is None else noise
         return self._in_units(_with_noise(batch, noise), features, batch)
 
@@ -186,7 +210,14 @@ class WeightModel(MetaLearner):
     def random_draws(
         self, layer: int, phi: Tensor, num_samples: int, random: torch.Generator | Sequence[UpdateNoise]
     ) -> UpdateNoise:
-        """The draws for one layer, from a generator or from a record for every layer."""
+        """The draws for one layer.
+
+        Args:
+            layer: Number of the layer.
+            phi: Features of the points.
+            num_samples: Weight samples per task.
+            random: A generator, or the draws themselves, one record per layer.
+        """
         if not isinstance(random, torch.Generator):
             return random[layer]
         units, size = self.prior.unit_shape(layer)
@@ -218,7 +249,7 @@ def _checked_last_layer(last_layer: str | None, likelihood: Likelihood) -> str:
 
 
 def _with_noise(batch: TaskBatch, noise: Float[Tensor, "tasks points y"]) -> Observations:
-    """The observed outputs, with the noise that they have."""
+    """The observed outputs, with the given noise."""
     return Observations(batch.y.mT.unsqueeze(1), noise.reciprocal().mT.unsqueeze(1))
 
 

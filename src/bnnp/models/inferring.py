@@ -26,7 +26,7 @@ from bnnp.numerics.gaussian import (
 from bnnp.tasks.task import SplitBatch, TaskBatch
 
 Rest = Callable[[Turn], NaturalParameters]
-"""What points beside the context add to the layer whose turn it is."""
+"""Gives the sums that points outside the context add to a layer."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class InferredWeights:
     """Weight samples of every layer for a batch of tasks.
 
     Attributes:
-        weights: Of every layer.
-        kl: Of each layer's posterior to its prior.
-        outputs: Of the network at the inputs of the context, which inference has computed anyway, and after them at
-            others that were asked for.
-        log_density: Of each layer's posterior at its sample, where it was asked for.
+        weights: Samples of every layer.
+        kl: KL of each layer's posterior to its prior.
+        outputs: Outputs of the network at the inputs of the context, and after them at other inputs, where such were
+            given.
+        log_density: Log-density of each layer's posterior at its samples, where it was computed.
     """
 
     weights: list[Float[Tensor, "tasks samples _d _out"]]
@@ -48,7 +48,7 @@ class InferredWeights:
 
     @staticmethod
     def of(end: Turn) -> InferredWeights:
-        """From the end of a walk through all layers."""
+        """The samples that a walk through all layers has made."""
         density = [layer.log_density for layer in end.done if layer.log_density is not None]
         return InferredWeights(end.weights, _kl(end), end.features, density)
 
@@ -58,7 +58,7 @@ class InferredWeights:
         return self.weights
 
     def total_kl(self) -> Float[Tensor, "tasks"]:
-        """The KL of the whole posterior: layerwise terms summed, averaged over samples of the earlier layers."""
+        """The KL of the whole posterior: the sum over layers of the mean over samples of the earlier layers."""
         return reduce(operator.add, [kl.mean(1) for kl in self.kl])
 
 
@@ -67,12 +67,13 @@ class InferredHidden:
     """Samples of all layers but the last.
 
     Attributes:
-        weights: Of these layers.
-        kl: Of these layers to their priors.
-        prior: Of the last layer.
+        weights: Samples of these layers.
+        kl: KL of these layers to their priors.
+        prior: Prior of the last layer.
         given: The pseudo-observations that the last layer is conditioned on.
-        features: That come to the last layer at the context, and after it at other inputs that were asked for.
-        rest: What points beside the context add to the last layer.
+        features: The features that enter the last layer at the context, and after it at other inputs, where such were
+            given.
+        rest: The sums that points outside the context add to the last layer.
     """
 
     weights: list[Float[Tensor, "tasks samples _d _out"]]
@@ -85,17 +86,17 @@ class InferredHidden:
 
 @dataclass(frozen=True)
 class FromPoints:
-    """A layer is conditioned on the pseudo-observations of contexts, through which derivatives go.
+    """An update that conditions a layer on the pseudo-observations of contexts, with derivatives.
 
     Attributes:
-        model: Whose layers they are.
-        context: Prepared points, first among those that go along.
+        model: The model.
+        context: Prepared points, the first of those that go through the network.
         num_samples: Weight samples per task.
         random: A generator, or the normal draws themselves, one record per layer.
-        careful: Solve in float64 whatever the model's precision, and give the log-density of every sample too.
-        rest: What points beside the context add, without derivatives.
+        careful: Whether to solve in float64 whatever the model's precision, and to give the log-density of every sample.
+        rest: Gives the sums that points outside the context add to a layer, without derivatives.
         known: Pseudo-observations by layer, where they do not depend on samples.
-        among_others: Whether other points go along after those of the context.
+        among_others: Whether other points go through the network after those of the context.
     """
 
     model: WeightModel
@@ -127,7 +128,13 @@ class FromPoints:
 
 @dataclass(frozen=True)
 class DensityOf:
-    """The layers have given weights, whose log-density under the posterior given contexts is wanted."""
+    """An update that takes given weights and computes their log-density under the posterior given contexts.
+
+    Attributes:
+        weights: The weights of every layer.
+        model: The model.
+        context: Prepared points.
+    """
 
     weights: Sequence[Float[Tensor, "tasks _samples _d _out"]]
     model: WeightModel
@@ -165,9 +172,10 @@ class InferringModel(WeightModel):
             context: Prepared points.
             num_samples: Weight samples per task.
             random: A generator, or the normal draws themselves, one record per layer.
-            careful: Solve in float64 whatever the model's precision, and give the log-density of every sample too.
-            others: Inputs to run the network at too, for networks whose points do not see each other.
-            rest: What points beside the context add to each layer, without derivatives.
+            careful: Whether to solve in float64 whatever the model's precision, and to give the log-density of every
+                sample.
+            others: More inputs to run the network at, for networks whose points do not see each other.
+            rest: Gives the sums that points outside the context add to a layer, without derivatives.
         """
         known = self.pseudo_observations_at_once(context)
         update = FromPoints(self, context, num_samples, random, careful, rest, known, others is not None)
@@ -181,7 +189,11 @@ class InferringModel(WeightModel):
         others: Float[Tensor, "tasks others x"] | None = None,
         rest: Rest | None = None,
     ) -> InferredHidden:
-        """Sample all layers but the last, as `infer` does; what the last layer is conditioned on comes with them."""
+        """Sample all layers but the last, as `infer` does, with the same arguments.
+
+        Returns:
+            The samples, with the prior of the last layer and the points that it is conditioned on.
+        """
         known, index = self.pseudo_observations_at_once(context), self.network.num_layers - 1
         among_others = others is not None
         update = FromPoints(self, context, num_samples, random, rest=rest, known=known, among_others=among_others)
@@ -201,9 +213,17 @@ class InferringModel(WeightModel):
     def infer_and_score(
         self, batch: SplitBatch, num_samples: int, random: torch.Generator
     ) -> tuple[InferredWeights, Tensor, Tensor]:
-        """Samples given the contexts, with the log-densities of contexts and targets under them.
+        """Sample the weights given the contexts, and score contexts and targets under them.
 
         Contexts and targets go through the network together, where their points do not see each other.
+
+        Args:
+            batch: Prepared contexts and targets.
+            num_samples: Weight samples per task.
+            random: The generator of the draws.
+
+        Returns:
+            The samples, the log-density of every point of the contexts, and that of every target.
         """
         if self.network.mixes_points:
             inferred = self.infer(batch.context, num_samples, random)
@@ -217,7 +237,7 @@ class InferringModel(WeightModel):
     def infer_with_targets(
         self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
     ) -> InferredWeights:
-        """Samples of `q(W | D)` with `KL[q(W | D) || q(W | D_c)]`, which is estimated by them, without bias."""
+        """Samples of `q(W | D)`, with an unbiased estimate of `KL[q(W | D) || q(W | D_c)]` from the same samples."""
         inferred = self.infer(everything, num_samples, random)
         log_ratio = self.log_density(inferred.weights, everything) - self.log_density(inferred.weights, context)
         return replace(inferred, kl=[log_ratio])
@@ -231,7 +251,7 @@ class InferringModel(WeightModel):
     def log_density_up_to(
         self, weights: Sequence[Float[Tensor, "tasks _samples _d _out"]], context: TaskBatch
     ) -> tuple[Float[Tensor, "tasks _samples"], Turn]:
-        """The log-density of the first layers, as many as there are weights, and the turn of the layer after them."""
+        """The log-density of the weights of the first layers, and the turn of the layer after them."""
         end = self._through_layers(DensityOf(weights, self, context), context, count=len(weights))
         densities = [layer.log_density for layer in end.done if layer.log_density is not None]
         return reduce(operator.add, densities, context.x.new_zeros(len(context), 1)), end

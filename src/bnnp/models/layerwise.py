@@ -1,7 +1,7 @@
-"""The one way through the layers of a network: features come in, an update makes weights, the next layer follows.
+"""The walk through the layers of a network: features enter a layer, an update makes its weights, the next follows.
 
-What differs between whole contexts, contexts in chunks, streamed contexts, inducing points and the density of given
-weights is how one layer is updated. That is the argument of `through_layers`; the walk itself is written here alone:
+Whole contexts, contexts in chunks, streamed contexts, inducing points and the density of given weights differ in how
+one layer is updated. The update is an argument of `through_layers`; the walk itself is written here alone:
 
     update                              a layer's weights come from
     `bnnp.models.inferring.FromPoints`  pseudo-observations of a whole context, or of one chunk with sums over others
@@ -28,14 +28,14 @@ from bnnp.priors.base import Prior
 
 @dataclass(frozen=True)
 class Updated:
-    """What an update makes of one layer.
+    """The result of an update of one layer.
 
     Attributes:
         weights: Samples of the layer's weights.
         whiten: Makes their whitened form, for priors whose later layers depend on it.
         kl: KL of the layer's posterior to its prior, given the samples of the layers before.
         log_density: Log-density of the layer's posterior at the weights.
-        sums: The sums over all points that the layer was conditioned on, where someone still needs them.
+        sums: The sums over all points that the layer was conditioned on, where they are kept.
     """
 
     weights: Float[Tensor, "tasks _samples d out"]
@@ -51,14 +51,14 @@ class Updated:
 
 @dataclass(frozen=True)
 class Turn:
-    """The layer whose turn it is, and how the walk came to it. After all layers, the end of the walk.
+    """The state of a walk at the layer that is next to be updated. After all layers, the end of the walk.
 
     Attributes:
         index: Number of the layer, from 0.
         of: The prior over the weights of all layers.
-        outputs: Of the layer before, at the points that go along; for the first layer, the inputs.
-        features: That come to this layer; after the last layer, the outputs of the network.
-        done: What was made of the layers before.
+        outputs: Outputs of the layer before at the points of the walk; for the first layer, their inputs.
+        features: Features that enter this layer; after the last layer, the outputs of the network.
+        done: The results for the layers before.
     """
 
     index: int
@@ -75,11 +75,11 @@ class Turn:
 
     @property
     def weights(self) -> list[Float[Tensor, "tasks _samples _d _out"]]:
-        """Of the layers before."""
+        """The weights of the layers before."""
         return [layer.weights for layer in self.done]
 
     def at_first(self, points: int) -> Turn:
-        """The same turn, with none but the first points of those that go along."""
+        """The same turn with the first `points` points only."""
         return replace(self, outputs=self.outputs[:, :, :points], features=self.features[:, :, :points])
 
 
@@ -103,13 +103,13 @@ def through_layers(
     Args:
         network: The network.
         prior: The prior over its weights.
-        x: Inputs of the points that go along, in the units of the model; there may be none.
+        x: Inputs of the points that go through the network, in the units of the model; there may be none.
         update: How a layer is updated.
-        mask: Which points are there, for networks whose points see each other.
+        mask: Which points are present, for networks whose points see each other.
         count: How many layers to go through; all of them by default.
 
     Returns:
-        The turn of the layer after them, which knows what was made of all layers before.
+        The turn of the layer after them, with the results for all layers before.
 
     Raises:
         FactorisationError: If an update fails; the message names the layer.
@@ -130,7 +130,11 @@ def through_layers(
 
 @dataclass(frozen=True)
 class Given:
-    """The layers have these weights already."""
+    """An update that takes given weights.
+
+    Attributes:
+        weights: The weights of every layer.
+    """
 
     weights: Sequence[Float[Tensor, "tasks _samples _d _out"]]
 
@@ -146,5 +150,13 @@ def arrive(
     weights: Sequence[Float[Tensor, "tasks _samples _d _out"]],
     mask: Bool[Tensor, "tasks points"] | None = None,
 ) -> Turn:
-    """The turn of the layer after those whose weights are given (paper, Algorithm 2, partial forward pass)."""
+    """The turn of the layer after those whose weights are given (paper, Algorithm 2, partial forward pass).
+
+    Args:
+        network: The network.
+        prior: The prior over its weights.
+        x: Inputs of the points that go through the network, in the units of the model.
+        weights: The weights of the first layers.
+        mask: Which points are present, for networks whose points see each other.
+    """
     return through_layers(network, prior, x, Given(weights), mask=mask, count=len(weights))

@@ -22,9 +22,9 @@ class Hidden:
     """Samples of all layers but the last, for one data set.
 
     Attributes:
-        model: Whose layers they are.
-        weights: Of every hidden layer.
-        draws: The normal draws that belong to the samples.
+        model: The model.
+        weights: Samples of every hidden layer.
+        draws: The normal draws behind the samples.
     """
 
     model: WeightModel
@@ -38,7 +38,7 @@ class Hidden:
 
     @torch.no_grad()
     def sums(self, batch: TaskBatch, start: int) -> NaturalParameters:
-        """What points add to the last layer, the first of which has number `start`."""
+        """The sums that points add to the last layer; the first of them has number `start`."""
         return _sums(self, self.last_turn(), batch, start)
 
     @torch.no_grad()
@@ -46,7 +46,7 @@ class Hidden:
         """The last layer after new points. Cost per sample and output: `O(n d^2)`, and `O(d^3)` for the new sample.
 
         Args:
-            sums: Over the points before.
+            sums: The sums over the points before.
             new: Prepared points.
             start: The number of the first new point.
         """
@@ -56,7 +56,14 @@ class Hidden:
 
 @dataclass(frozen=True)
 class RenewedLast:
-    """All layers but the last have given weights; the last one is conditioned on new points beside the earlier sums."""
+    """An update that takes given weights for all layers but the last, and conditions the last one on new points too.
+
+    Attributes:
+        hidden: Samples of all layers but the last.
+        sums: The last layer's sums over the points before.
+        new: Prepared new points.
+        start: The number of the first new point.
+    """
 
     hidden: Hidden
     sums: NaturalParameters
@@ -71,7 +78,7 @@ class RenewedLast:
 
 
 def _sums(hidden: Hidden, turn: Turn, batch: TaskBatch, start: int) -> NaturalParameters:
-    """In parts that keep memory bounded, where points do not see each other."""
+    """`Hidden.sums`, in parts that keep memory bounded where points do not see each other."""
     model, points = hidden.model, batch.x.shape[1]
     total = no_points(model, turn.index, len(hidden.draws.samples))
     size = POINTS_AT_ONCE if can_be_cut(model) else max(1, points)

@@ -30,23 +30,31 @@ from bnnp.prediction.weights import WeightSamples
 from bnnp.tasks.task import TaskBatch
 
 SUMS = ("precision", "shift", "noise", "square")
-"""What a file holds of the last layer's sums."""
+"""The parts of the last layer's sums that a file holds."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WeightPosterior(WeightSamples):
-    """Samples of the weights given one data set.
+    """The posterior over the weights for one data set, as weight samples; `model.condition(x, y)` makes it.
 
     Attributes:
         model: The model that was conditioned.
-        weights: Every layer's samples (samples, d_in + 1, d_out), the last row being the bias.
-        layer_kl: KL of each layer's posterior to its prior (samples,), given each sample of the earlier layers, in
-            float64 whatever the precision of the model.
-        layer_log_density: Log-density of each layer's posterior at its sample (samples,), in float64 too.
-        seed: The number that the draws were made from.
-        points: How many points have been seen.
-        context: The points, where they are held, for the first `update`.
-        last: The last layer's sums over all points, where the points are not held.
+        weights: The samples of every layer (samples, d_in + 1, d_out); the last row is the bias.
+        layer_kl: KL of each layer's posterior to its prior, one value per sample of the earlier layers, in float64.
+        layer_log_density: Log-density of each layer's posterior at its own samples, one value per sample, in float64.
+        seed: The seed of the draws.
+        points: Number of points that have been seen.
+        context: The points, or None where they are not kept (after `update`, from a file or from a stream).
+        last: The last layer's sums over all points, where the points are not kept.
+
+    Example:
+        >>> post = model.condition(x, y, num_samples=20, seed=0)
+        >>> post.num_samples, post.points
+        (20, 3)
+        >>> post.predict(x_new).mean.shape
+        (2, 1)
+        >>> post.update([2.0], [0.9]).points
+        4
     """
 
     model: WeightModel
@@ -67,7 +75,16 @@ class WeightPosterior(WeightSamples):
         context: TaskBatch | None,
         last: Sequence[NaturalParameters] = (),
     ) -> WeightPosterior:
-        """One posterior from samples that were drawn in parts."""
+        """Make one posterior from samples that were drawn in parts.
+
+        Args:
+            model: The model that was conditioned.
+            parts: Samples, in the order of their numbers.
+            seed: The seed of the draws.
+            points: Number of points in the context.
+            context: The points, where they are kept.
+            last: The last layer's sums of every part, where the points are not kept.
+        """
 
         def whole(layers: Sequence[Sequence[Tensor]]) -> list[Tensor]:
             sizes = [part.weights[0].shape[1] for part in parts]
@@ -88,7 +105,7 @@ class WeightPosterior(WeightSamples):
         )
 
     def with_more(self, other: WeightPosterior) -> WeightPosterior:
-        """All samples of two posteriors of the same data set, whose numbers follow each other."""
+        """Join the samples of two posteriors of the same data set; the other's samples are numbered after these."""
         last = None
         if self.last is not None and other.last is not None:
             last = NaturalParameters.joined([self.last, other.last], shared=self.network.num_layers == 1)
@@ -123,20 +140,22 @@ class WeightPosterior(WeightSamples):
             return last_layer_given(self._hidden().last_turn(), self._sums())
 
     def predict(self, x: ArrayLike | Tensor) -> Predictive:
-        """Predictions at new inputs.
-
-        Under a Gaussian likelihood they are a mixture of Gaussians, one per sample of the hidden layers, with the last
-        layer integrated (`bnnp.MixturePredictive`); otherwise they are made of function samples, and so is
-        `predict_by_samples` for any likelihood.
+        """Predict at new inputs.
 
         Args:
             x: Inputs (points, in).
 
+        Returns:
+            Under a Gaussian likelihood, a `bnnp.MixturePredictive`: one Gaussian per sample of the hidden layers, with
+            the last layer integrated. Otherwise a `bnnp.SampledPredictive`, as `predict_by_samples` gives it for any
+            likelihood.
+
+        Raises:
+            ValueError: If the inputs do not fit the model.
+
         Example:
-            >>> import bnnp
-            >>> post = bnnp.BNNP(1, 1, (4,)).condition([0.0, 1.0], [0.5, -0.5], num_samples=8)
-            >>> post.predict([0.5]).mean.shape
-            (1, 1)
+            >>> post.predict(x_new).mean.shape
+            (2, 1)
         """
         if not self.model.can_integrate or (self.context is None and self.last is None):  # some files hold neither
             return self.predict_by_samples(x)
@@ -152,27 +171,28 @@ class WeightPosterior(WeightSamples):
         return float(sum(kl.double().mean() for kl in self.layer_kl))
 
     def log_prob(self) -> Float[Tensor, "samples"]:
-        """Log-density of the posterior at its own samples, `log q(W | D)`."""
+        """Log-density of the posterior at its own samples, `log q(W | D)`, one value per sample."""
         return torch.stack([density.double() for density in self.layer_log_density]).sum(0).to(self.model.dtype)
 
     def update(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> WeightPosterior:
-        """The posterior after more points, without the earlier ones (paper, App. D). This one stays as it is.
+        """Give the posterior after more points, without a need for the earlier ones (paper, App. D).
 
-        The last layer is conditioned on the new points too; the samples of all earlier layers stay. For a network
-        without hidden layers that is exact. The result has a constant size, however many updates went into it.
+        The last layer is conditioned on the new points too; the samples of all earlier layers stay the same. For a
+        network without hidden layers that is exact. The size of the result does not depend on the number of updates.
 
         Args:
             x: Inputs of the new points (points, in).
             y: Their outputs (points, out).
 
+        Returns:
+            A new posterior; this one is not changed.
+
         Raises:
             ValueError: If the points of a context see each other in this model, or the points do not fit it.
 
         Example:
-            >>> import bnnp
-            >>> post = bnnp.BNNP(1, 1, (4,)).condition([0.0, 1.0], [0.5, -0.5], num_samples=8)
             >>> post.update([2.0], [0.1]).points
-            3
+            4
         """
         check_can_be_cut(self.model, "update")
         task = self.model.checked_task(x, y)
@@ -191,9 +211,22 @@ class WeightPosterior(WeightSamples):
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the posterior and its model to one file, without the points it was conditioned on.
+        """Write the posterior and its model to one file, which `bnnp.load_posterior` reads.
 
-        The last layer's sums are in it, for predictions and for later updates. `bnnp.load_posterior(path)` reads it.
+        The file holds no points of the context. It holds the last layer's sums, for predictions and later updates.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            ValueError: If a part of the model is an object of your own, which a file cannot hold.
+
+        Example:
+            >>> post.save("posterior.bnnp").name
+            'posterior.bnnp'
         """
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for layer, values in enumerate(zip(self.weights, self.layer_kl, self.layer_log_density, strict=True)):

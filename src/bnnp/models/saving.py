@@ -21,28 +21,71 @@ __all__ = ["CLASSES", "load", "load_posterior", "model_header", "rebuild", "toda
 
 ZOO = "zoo:"
 CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "AttBNNP": AttBNNP, "BNAM": BNAM}
-"""What a file may hold, by name. Models that stand right of this file add themselves."""
+"""The classes of models that a file may hold, by name. `bnnp.neural_processes` adds its own."""
 
 
 def load(path: str | Path) -> Any:
-    """Read a model from a file, from the folder that `bnnp train` wrote, or by the name of one that ships with the
-    package, as in `bnnp.load("zoo:sawtooth")`.
+    """Read a model from a file.
 
     The model gives the same numbers as the one that was saved, to the last bit. Nothing in the file is executed.
+
+    Args:
+        path: A file that `model.save` wrote, a folder that `bnnp train` wrote, or `zoo:` and the name of a model that
+            ships with the package (`bnnp.zoo_names()` lists them).
+
+    Returns:
+        The model, of the class that was saved.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is not a model file, is damaged, or there is no model of that name.
+
+    Example:
+        >>> saved = model.save("model.bnnp")
+        >>> bnnp.load(saved).network.sizes
+        (1, 8, 8, 1)
+        >>> type(bnnp.load("zoo:sawtooth")).__name__
+        'BNNP'
     """
     tensors, header = read_tensors(_resolve(str(path)), "model")
     return rebuild(tensors, header, str(path))
 
 
 def zoo_names() -> list[str]:
-    """Names of the models that ship with the package."""
+    """List the models that ship with the package.
+
+    Returns:
+        Their names, in alphabetical order; `bnnp.load("zoo:" + name)` reads one.
+
+    Example:
+        >>> "sawtooth" in bnnp.zoo_names()
+        True
+    """
     return sorted(
         file.name.removesuffix(".bnnp") for file in files("bnnp.zoo").iterdir() if file.name.endswith(".bnnp")
     )
 
 
 def load_posterior(path: str | Path) -> WeightPosterior:
-    """Read what `post.save(path)` wrote: a posterior that predicts and can be updated like the one that was saved."""
+    """Read a posterior from a file.
+
+    The posterior predicts and can be updated like the one that was saved.
+
+    Args:
+        path: A file that `post.save` wrote.
+
+    Returns:
+        The posterior, with its model.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is not a posterior file, or is damaged.
+
+    Example:
+        >>> again = bnnp.load_posterior(post.save("posterior.bnnp"))
+        >>> np.array_equal(again.predict(x_new).mean, post.predict(x_new).mean)
+        True
+    """
     tensors, header = read_tensors(path, "posterior")
     try:
         own = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
@@ -64,7 +107,16 @@ def load_posterior(path: str | Path) -> WeightPosterior:
 
 
 def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str) -> Any:
-    """The model that a header and tensors describe, or `ValueError` where they do not fit together."""
+    """Make the model that a header and tensors describe.
+
+    Args:
+        tensors: The parameters and buffers by name.
+        header: What `model_header` gave.
+        path: The file, for the error message.
+
+    Raises:
+        ValueError: If the header and the tensors do not fit together.
+    """
     try:
         header = todays_header(header)
         if header["class"] not in CLASSES:
@@ -93,7 +145,7 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
 
 
 def _arguments(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a constructor takes, from the plain values that a file holds."""
+    """The arguments of a constructor, from the plain values that a file holds."""
     made = {"likelihood": likelihoods.from_config, "inference": choices.from_config, "transformer": _transformer}
     return {name: made[name](value) if name in made else value for name, value in config.items()}
 
@@ -103,7 +155,7 @@ def _transformer(config: Mapping[str, Any]) -> Transformer:
 
 
 def todays_header(header: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's header as this version would write it, whatever version wrote it."""
+    """The header of a model in today's form, whatever version of the library wrote it."""
     config = dict(header["config"])
     if "inference_hidden" not in config:
         return dict(header)
@@ -121,7 +173,7 @@ def todays_header(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_todays_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors under the names that they have now, whatever version of the library wrote them."""
+    """The tensors under today's names, whatever version of the library wrote them."""
 
     def renamed(name: str) -> str:
         for before in ("prior.standardiser.", "units."):

@@ -1,4 +1,4 @@
-"""Contexts of any size, in chunks (paper, Algorithm 2): the sums that a posterior needs, and no more, are kept."""
+"""Contexts of any size, in chunks (paper, Algorithm 2): only the sums that a posterior needs are kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,21 @@ from bnnp.tasks.task import TaskBatch
 def sampler(
     model: WeightModel, x: Any, y: Any, seed: int, chunk_size: int, progress: bool
 ) -> Callable[[range], WeightPosterior]:
-    """Any samples of the posterior, by their numbers; the context is read anew for each call and layer."""
+    """A function that gives samples of the posterior by their numbers.
+
+    The context is read again for each call and layer.
+
+    Args:
+        model: The model to condition.
+        x: Inputs, or pieces of a context, as for `AmortisedModel.condition`.
+        y: Outputs, or None for pieces.
+        seed: Seed of the draws.
+        chunk_size: Points per chunk.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: If the contexts of the model cannot be cut into chunks, or the data do not fit it.
+    """
     check_chunk_size(model, chunk_size)
     context = _Context.of(model, x, y, chunk_size)
 
@@ -55,7 +69,14 @@ def check_chunk_size(model: WeightModel, chunk_size: Any) -> None:
 
 @dataclass
 class _Context:
-    """Chunks of a context, prepared for a model. `points` is known after the first reading at the latest."""
+    """The chunks of a context, prepared for a model.
+
+    Attributes:
+        model: The model.
+        read: Gives an iterator over the pieces of the context, from the start.
+        chunk_size: Points per chunk.
+        points: Number of points; where it is None, the first reading counts them.
+    """
 
     model: WeightModel
     read: Callable[[], Iterator[tuple[Any, Any]]]
@@ -93,13 +114,13 @@ class _Context:
 
 @dataclass(frozen=True)
 class FromStream:
-    """A layer is conditioned on sums over chunks, which are read one after the other and forgotten.
+    """An update that conditions a layer on sums over chunks; no chunk is kept after it was read.
 
     Attributes:
-        model: Whose layers they are.
+        model: The model.
         context: The chunks.
         draws: The normal draws behind the samples.
-        advance: Is told how many points have been read.
+        advance: Is called with the number of points after each chunk.
     """
 
     model: WeightModel
@@ -114,7 +135,7 @@ class FromStream:
             self.advance(batch.x.shape[1])
         new = conditioned_on(turn, sums, self.draws)
         last = turn.index == self.model.network.num_layers - 1
-        return new if last else replace(new, sums=None)  # those of other layers are large, and nobody needs them
+        return new if last else replace(new, sums=None)  # sums of other layers are large and not needed
 
 
 def _numbers_per_sample(model: WeightModel, chunk_size: int) -> int:

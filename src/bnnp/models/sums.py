@@ -1,4 +1,4 @@
-"""Sums over points: all that a layer's posterior keeps of its data (paper, sections 2.4 and App. C, D)."""
+"""Sums over points: all that a layer's posterior needs of its data (paper, sections 2.4 and App. C, D)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,20 @@ from bnnp.tasks.task import TaskBatch
 
 
 def can_be_cut(model: WeightModel) -> bool:
-    """Whether the points of a context do not see each other, so that sums over parts of it are all there is to it."""
+    """Whether the points of a context do not see each other, so that its sums can be computed in parts."""
     return model.inference.pointwise and not model.network.mixes_points
 
 
 def check_can_be_cut(model: WeightModel, what: str) -> None:
-    """Refuse models in which the points of a context see each other; `what` names the argument or method."""
+    """Refuse models in which the points of a context see each other.
+
+    Args:
+        model: The model.
+        what: The argument or method, for the error message.
+
+    Raises:
+        ValueError: If the points of a context see each other.
+    """
     if model.network.mixes_points:
         raise ValueError(
             f"{what}: points of a context attend to each other in this network, so that chunks of them have other "
@@ -43,13 +51,13 @@ def check_can_be_cut(model: WeightModel, what: str) -> None:
 def sums_over(
     model: WeightModel, turn: Turn, batch: TaskBatch, noise: Callable[[Tensor], Float[Tensor, "tasks samples units n"]]
 ) -> NaturalParameters:
-    """What points add to the natural parameters of the layer whose turn it is, given the weights of earlier layers.
+    """What points add to the natural parameters of a layer, given the weights of earlier layers.
 
     Args:
-        model: Whose layer it is.
-        turn: The layer; its own points, if any, are not looked at.
-        batch: Prepared points, which go through the earlier layers by themselves.
-        noise: The draws for these points, given their features.
+        model: The model.
+        turn: The layer; the points of the turn itself are not used.
+        batch: Prepared points, which go through the earlier layers here.
+        noise: Gives the draws for these points from their features.
     """
     mean = turn.prior.mean
     points = model.evidence(arrive(model.network, model.prior, batch.x, turn.weights), batch)
@@ -57,15 +65,15 @@ def sums_over(
 
 
 def sums_with_draws(model: WeightModel, turn: Turn, batch: TaskBatch, draws: Draws, start: int) -> NaturalParameters:
-    """`sums_over` points of one data set, the first of which has number `start`."""
+    """`sums_over` points of one data set; the first of them has number `start`."""
     stop = start + batch.x.shape[1]
     return sums_over(model, turn, batch, lambda _: model.layer_draws(draws, turn.index, start, stop).points)
 
 
 def no_points(model: WeightModel, layer: int, samples: int) -> NaturalParameters:
-    """The sums of a layer before any point was seen."""
+    """The sums of a layer over no points."""
     units, size = model.prior.unit_shape(layer)
-    shared = 1 if layer == 0 else samples  # the first layer's features are those of every sample
+    shared = 1 if layer == 0 else samples  # all samples share the features of the first layer
 
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(1, *shape, dtype=CAREFUL, device=model.device)
@@ -77,7 +85,13 @@ def no_points(model: WeightModel, layer: int, samples: int) -> NaturalParameters
 
 
 def conditioned_on(turn: Turn, sums: NaturalParameters, draws: Draws) -> Updated:
-    """A layer that is sampled from its posterior given sums over its points, in float64."""
+    """Sample a layer from its posterior given sums over its points, in float64.
+
+    Args:
+        turn: The layer.
+        sums: The sums over all its points.
+        draws: The normal draws behind the samples.
+    """
     sample = condition_on(turn.prior, sums, draws.weights(turn.index, *turn.of.unit_shape(turn.index)))
     prior = turn.prior.to(CAREFUL)
     weights = turn.of.from_units(turn.index, (prior.mean + sample.centred).to(turn.of.dtype))
@@ -86,5 +100,5 @@ def conditioned_on(turn: Turn, sums: NaturalParameters, draws: Draws) -> Updated
 
 
 def no_inputs(model: WeightModel) -> Float[Tensor, "one zero x"]:
-    """Inputs of no points at all, for walks along which no points go."""
+    """The inputs of an empty set of points, for walks through the layers without points."""
     return torch.empty(1, 0, model.in_size, dtype=model.dtype, device=model.device)

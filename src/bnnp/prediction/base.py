@@ -17,9 +17,24 @@ from bnnp.likelihoods.base import Likelihood
 
 
 class Predictive(Shown, abc.ABC):
-    """Predictions at new inputs, in the user's units. Arrays are NumPy.
+    """Predictions at new inputs, in the user's units, as NumPy arrays.
 
-    A leaf says what it is made of: `SampledPredictive` of whole-function samples, `MixturePredictive` of Gaussians.
+    `SampledPredictive` makes them from whole-function samples, `MixturePredictive` from a mixture of Gaussians.
+
+    Attributes:
+        likelihood: The likelihood of an observation.
+        columns: Names, shifts and scales of the user's columns.
+
+    Example:
+        >>> pred = post.predict(x_new)
+        >>> isinstance(pred, bnnp.Predictive)
+        True
+        >>> pred.mean.shape, pred.std.shape, pred.samples.shape
+        ((2, 1), (2, 1), (20, 2, 1))
+        >>> pred.quantile([0.05, 0.95]).shape
+        (2, 2, 1)
+        >>> pred.log_prob([0.8, 0.9]).shape
+        (2,)
     """
 
     likelihood: Likelihood
@@ -47,36 +62,74 @@ class Predictive(Shown, abc.ABC):
 
     @abc.abstractmethod
     def observations(self, seed: Seed = 0) -> np.ndarray:
-        """Samples of new observations (samples, points, y): each function sample with its own noise."""
+        """Samples of new observations (samples, points, y): each function sample with its own noise.
+
+        Args:
+            seed: Seed of the noise.
+        """
 
     @abc.abstractmethod
     def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
-        """Quantiles of a new observation, or of the function itself with `noise=False`.
+        """Quantiles of a new observation, or of the function itself.
 
-        One `q` gives (points, out), several give (quantiles, points, out). Example: `pred.quantile([0.05, 0.95])`
+        Args:
+            q: One level between 0 and 1, or several.
+            noise: Whether to include the observation noise.
+            seed: Seed of the noise, where it is drawn.
+
+        Returns:
+            An array (points, out) for one level, (levels, points, out) for several.
+
+        Raises:
+            ValueError: If a level is not between 0 and 1, or if outputs are class labels.
+
+        Example:
+            >>> post.predict(x_new).quantile([0.05, 0.95]).shape
+            (2, 2, 1)
         """
 
     @abc.abstractmethod
     def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
-        """Log-density of every point under every sample, in the user's units, in float64."""
+        """Log-density of every observed point under every sample, in the user's units, in float64.
+
+        Args:
+            y: Observed outputs (points, out).
+        """
 
     @abc.abstractmethod
     def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
-        """Log predictive density of all observed points together."""
+        """Log predictive density of all observed points together, in the user's units.
+
+        Args:
+            y: Observed outputs (points, out).
+        """
 
     @property
     @abc.abstractmethod
     def shape(self) -> tuple[int, int]:
-        """Points, and outputs of the network."""
+        """Number of points, and number of outputs of the network."""
 
     @property
     @abc.abstractmethod
     def device(self) -> torch.device: ...
 
     def interval(self, level: float, *, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends (points, out) of the central interval for a new observation.
+        """The central interval of a new observation, or of the function itself.
 
-        With `noise=False`, the function itself. Example: `low, high = pred.interval(0.9)`
+        Args:
+            level: Probability of the interval, between 0 and 1.
+            noise: Whether to include the observation noise.
+
+        Returns:
+            The lower and the upper ends (points, out).
+
+        Raises:
+            ValueError: If `level` is not between 0 and 1.
+
+        Example:
+            >>> low, high = post.predict(x_new).interval(0.9)
+            >>> bool((low < high).all())
+            True
         """
         if not 0 < level < 1:
             raise ValueError(f"level: got {level}, expected a number between 0 and 1, as in 0.9")
@@ -84,12 +137,26 @@ class Predictive(Shown, abc.ABC):
         return low, high
 
     def log_prob(self, y: ArrayLike | Tensor) -> np.ndarray:
-        """Log predictive density of each observed point by itself (points,)."""
+        """Log predictive density of each observed point by itself, in the user's units.
+
+        Args:
+            y: Observed outputs (points, out).
+
+        Returns:
+            One value per point (points,).
+
+        Raises:
+            ValueError: If `y` does not have one row per input.
+        """
         terms = self.pointwise_log_prob(y)
         return as_numpy(torch.logsumexp(terms, 0) - math.log(len(terms)))
 
     def observed(self, y: ArrayLike | Tensor) -> Float[Tensor, "points y"]:
-        """A user's outputs at these inputs, in the model's units."""
+        """A user's outputs at these inputs, checked and in the model's units.
+
+        Raises:
+            ValueError: If `y` does not have one row per input, or does not suit the likelihood.
+        """
         points, out = self.shape
         values = as_columns(y, "y", self.likelihood.y_size(out)).to(self.device)
         if len(values) != points:
@@ -104,7 +171,7 @@ class Predictive(Shown, abc.ABC):
         return as_numpy(values * self.columns.y_scale)
 
     def _log_scale(self) -> Tensor:
-        """By how much log-densities in the user's units are lower than in the model's."""
+        """How much lower log-densities are in the user's units than in the model's, in nats per point."""
         return self.columns.y_scale.double().log().sum()
 
     def _described(self) -> dict[str, object]:

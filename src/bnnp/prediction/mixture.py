@@ -16,26 +16,33 @@ from bnnp.likelihoods.base import Likelihood
 from bnnp.prediction.base import Predictive, as_numpy, checked_levels
 
 NUMBERS_AT_ONCE = 2**22
-"""Of components at points that the root finder holds at once."""
+"""Numbers (components times points) that the root finder holds at once."""
 
 
 class Components(Protocol):
-    """What the Gaussians of a mixture can do beyond their moments, in the model's units.
+    """What the Gaussians of a mixture give beyond their moments, in the model's units.
 
-    exact: whether the mixture is the posterior itself, and no sample of it.
+    Attributes:
+        exact: Whether the mixture is the exact posterior predictive: nothing was sampled.
     """
 
     @property
     def exact(self) -> bool: ...
 
     def functions(self) -> Float[Tensor, "samples points out"]:
-        """Whole functions, one per component."""
+        """One whole function drawn from each component."""
         ...
 
     def log_density(
         self, y: Float[Tensor, "points out"], noise: Float[Tensor, "points out"], *, together: bool
     ) -> Float[Tensor, "samples _groups"]:
-        """Under every component, of all points `together` (samples, 1) or of each by itself (samples, points)."""
+        """Log-density of observations under every component.
+
+        Args:
+            y: The observations.
+            noise: The standard deviation of their noise.
+            together: Whether to give one value for all points (samples, 1), or one per point (samples, points).
+        """
         ...
 
 
@@ -43,8 +50,24 @@ class Components(Protocol):
 class MixturePredictive(Predictive):
     """A mixture of Gaussians with equal weights, exact given the samples of the hidden layers.
 
-    means, variances: of the function under every component, in the model's own units;  noise: of an observation.
-    components: how points go together, and functions drawn from each component.
+    `post.predict(x)` gives it under a Gaussian likelihood.
+
+    Attributes:
+        means: Means of the function under every component, in the model's own units.
+        variances: Variances of the function under every component, in the model's own units.
+        noise: Standard deviation of the observation noise, in the model's own units.
+        components: The Gaussians over whole functions, for samples and joint densities.
+        likelihood: The likelihood of an observation.
+        columns: Names, shifts and scales of the user's columns.
+
+    Example:
+        >>> pred = post.predict(x_new)
+        >>> isinstance(pred, bnnp.MixturePredictive), len(pred.means)
+        (True, 20)
+        >>> bool((pred.std > pred.function_std).all())
+        True
+        >>> pred.cdf(pred.quantile(0.9)).round(2).tolist()
+        [[0.9], [0.9]]
     """
 
     means: Float[Tensor, "samples points out"]
@@ -86,12 +109,25 @@ class MixturePredictive(Predictive):
         return self._in_user_units(functions + self.noise * normal(functions.shape, functions, as_generator(seed)))
 
     def cdf(self, y: ArrayLike | Tensor) -> np.ndarray:
-        """Probability that a new observation is at most `y` (points, out), each output by itself."""
+        """Probability that a new observation is at most `y`, each output by itself.
+
+        Args:
+            y: Values (points, out).
+
+        Returns:
+            Probabilities (points, out).
+        """
         scaled = (self.observed(y) - self.means) / self._spreads(noise=True)
         return as_numpy(torch.special.ndtr(scaled).mean(0))
 
     def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
-        """Quantiles of the mixture, by a root finder on its distribution function; nothing is drawn by `seed`."""
+        """Quantiles of the mixture, by a root finder on its distribution function; shapes as in `Predictive.quantile`.
+
+        Args:
+            q: One level between 0 and 1, or several.
+            noise: Whether to include the observation noise.
+            seed: Not used: nothing is drawn.
+        """
         levels = checked_levels(q)
         means, spreads = (as_numpy(values.flatten(1)) for values in (self.means, self._spreads(noise=noise)))
         found = np.stack([_quantile(level, means, spreads) for level in levels.flat])
@@ -102,13 +138,20 @@ class MixturePredictive(Predictive):
         return self.components.log_density(self.observed(y), self.noise, together=False) - self._log_scale()
 
     def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
-        """Log predictive density of all observed points together; only the hidden layers' samples are averaged over."""
+        """Log predictive density of all observed points together: an average over samples of the hidden layers."""
         values = self.observed(y)
         terms = self.components.log_density(values, self.noise, together=True)[:, 0]
         return float(torch.logsumexp(terms, 0) - np.log(len(terms)) - len(values) * self._log_scale())
 
     def with_noise(self, noise: float) -> "MixturePredictive":
-        """The same functions under an observation noise of this standard deviation, in the user's units."""
+        """The same predictions under another observation noise.
+
+        Args:
+            noise: Standard deviation of the noise, in the user's units.
+
+        Raises:
+            ValueError: If `noise` is not a positive number.
+        """
         if not (np.isfinite(noise) and noise > 0):
             raise ValueError(f"noise: got {noise}, expected a positive number")
         return replace(self, noise=(noise / self.columns.y_scale.to(self.noise)).expand(self.noise.shape))
@@ -126,7 +169,7 @@ class MixturePredictive(Predictive):
 
 
 def _quantile(level: float, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-    """Of mixtures of Gaussians (components, mixtures) with equal weights.
+    """Quantile of mixtures of Gaussians (components, mixtures) with equal weights.
 
     It lies between the least and the largest quantile of the components.
     """

@@ -20,8 +20,10 @@ from bnnp.prediction.base import Predictive, as_numpy, checked_levels
 class Drawn:
     """Whole functions of a model that draws one point after the other, each given those before, in its own units.
 
-    functions: their means;  observations: the points as they were drawn.
-    log_prob: log-density of all points together, in the user's units, by the chain rule.
+    Attributes:
+        functions: The mean of every point given those before.
+        observations: The points as they were drawn.
+        log_prob: Gives the log-density of all points together, in the user's units, by the chain rule.
     """
 
     functions: Float[Tensor, "samples points _out"]
@@ -31,10 +33,20 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledPredictive(Predictive):
-    """Everything from whole-function samples.
+    """Predictions from whole-function samples, under any likelihood.
 
-    outputs: the network's outputs for every weight sample, in the model's own units.
-    drawn: where points of a sample are not independent given the outputs, what they are together.
+    Attributes:
+        outputs: The network's outputs for every weight sample, in the model's own units.
+        likelihood: The likelihood of an observation.
+        columns: Names, shifts and scales of the user's columns.
+        drawn: The whole functions as they were drawn, where points of a sample are not independent given the outputs.
+
+    Example:
+        >>> pred = post.predict_by_samples(x_new)
+        >>> isinstance(pred, bnnp.SampledPredictive)
+        True
+        >>> pred.samples.shape, pred.observations(seed=0).shape
+        ((20, 2, 1), (20, 2, 1))
     """
 
     outputs: Float[Tensor, "samples points out"]
@@ -83,13 +95,22 @@ class SampledPredictive(Predictive):
         return self._in_user_units(values) if self.likelihood.real_valued else as_numpy(values)
 
     def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
-        """Quantiles of the samples; `seed` is that of their noise. `Predictive.quantile` has the shapes."""
+        """Quantiles of the samples. `Predictive.quantile` has the shapes.
+
+        Args:
+            q: One level between 0 and 1, or several.
+            noise: Whether to include the observation noise.
+            seed: Seed of the noise.
+
+        Raises:
+            ValueError: If a level is not between 0 and 1, or if outputs are class labels.
+        """
         if isinstance(self.likelihood, Categorical):
             raise ValueError("quantile: class labels have no order; use `mean` for the class probabilities")
         return np.quantile(self.observations(seed) if noise else self.samples, checked_levels(q), axis=0)
 
     def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
-        """Log predictive density of all observed points together. Biased downwards, less so with more samples."""
+        """Log predictive density of all observed points together. It is biased downwards, less so with more samples."""
         if self.drawn is not None:
             return self.drawn.log_prob(y)
         terms = self.pointwise_log_prob(y).sum(-1)

@@ -23,9 +23,10 @@ NUMBERS_AT_ONCE = 2**22
 
 
 class WeightSamples(Shown, abc.ABC):
-    """Samples of the weights of a network, and what follows from them: predictions and functions.
+    """Samples of the weights of a network, with the predictions and functions that follow from them.
 
-    weights: every layer's samples (samples, d_in + 1, d_out), the last row being the bias.
+    Attributes:
+        weights: The samples of every layer (samples, d_in + 1, d_out); the last row is the bias.
     """
 
     weights: list[Float[Tensor, "samples _d _out"]]
@@ -48,13 +49,25 @@ class WeightSamples(Shown, abc.ABC):
 
     @abc.abstractmethod
     def predict(self, x: ArrayLike | Tensor) -> Predictive:
-        """Predictions at new inputs (points, in).
+        """Predict at new inputs.
 
-        Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
+        Args:
+            x: Inputs (points, in).
+
+        Returns:
+            The predictions: `mean`, `std`, `quantile([0.05, 0.95])` and more.
+
+        Example:
+            >>> post.predict(x_new).mean.shape
+            (2, 1)
         """
 
     def predict_by_samples(self, x: ArrayLike | Tensor) -> SampledPredictive:
-        """Predictions as the weight samples make them, every layer's: no part is integrated."""
+        """Predict with the samples of all layers: no layer is integrated.
+
+        Args:
+            x: Inputs (points, in).
+        """
         outputs = network_outputs(self.network, self.weights, self.prepared_inputs(x))
         return SampledPredictive(outputs, self.likelihood, self.columns)
 
@@ -64,7 +77,15 @@ class WeightSamples(Shown, abc.ABC):
         return self.columns.standardise_x(inputs).to(self.weights[0])
 
     def functions(self) -> list[Function]:
-        """Functions drawn from the posterior, one per weight sample: `fs[0](x)` gives (n, out) in NumPy."""
+        """Functions drawn from the posterior, one per weight sample.
+
+        Returns:
+            Functions from inputs (points, in) to outputs (points, out), in the user's units.
+
+        Example:
+            >>> post.functions()[0](x_new).shape
+            (2, 1)
+        """
         return functions_of(self.network, self.weights, View(self.columns, self.likelihood.mean))
 
     def _described(self) -> dict[str, object]:
@@ -92,9 +113,13 @@ def fill_in_blocks(
     *,
     whole_rows: bool = False,
 ) -> Float[Tensor, "samples points out"]:
-    """Fill outputs block by block with `compute(samples, points)`.
+    """Fill outputs block by block, so that memory stays bounded.
 
-    numbers: that are held at once for one sample at one point;  whole_rows: all points of a sample at once.
+    Args:
+        outputs: The array to fill.
+        compute: Gives the outputs of some samples at some points.
+        numbers: How many numbers are held at once for one sample at one point.
+        whole_rows: Whether a block must have all points.
     """
     count, n, _ = outputs.shape
     points = max(1, n if whole_rows else min(n, NUMBERS_AT_ONCE // numbers))

@@ -19,10 +19,27 @@ from bnnp.priors.learnable import GaussianUnits
 class Prior(Shown, nn.Module, abc.ABC):
     """A Gaussian prior over all weights of a network, given one layer after the other.
 
-    Weights come in *units* that the prior keeps independent: the outputs of a layer, or the whole layer as one unit.
-    A leaf says how (`couples_outputs`, and `couples_layers` where a layer depends on those before it), builds its
-    parameters (`blocks`) and gives each layer's conditional (`layer`).
-    `view` is how the user sees functions of the network: a model lends the prior its own. It is no part of the prior.
+    The weights of a layer are divided into *units*, which the prior keeps independent: one unit per output of the
+    layer, or the whole layer as one unit. A subclass sets `couples_outputs` and `couples_layers`, builds its parameters
+    (`blocks`) and gives the prior of each layer (`layer`).
+
+    Args:
+        network: The network whose weights the prior is over.
+
+    Attributes:
+        couples_outputs: Whether the whole layer is one unit, so that weights into different outputs are correlated.
+        couples_layers: Whether the prior of a layer depends on the weights of earlier layers.
+        blocks: The parameters of the prior.
+        network: The network whose weights the prior is over.
+        view: How functions of the network look in the user's units. A model sets it; it is no part of the prior.
+        learnability: The share of the weights whose prior is trained.
+
+    Example:
+        >>> prior = bnnp.priors.Unitwise(bnnp.Network((1, 4, 1)))
+        >>> isinstance(prior, bnnp.priors.Prior), prior.is_standard()
+        (True, True)
+        >>> [tuple(weights.shape) for weights in prior.sample(10, seed=0)]
+        [(10, 2, 4), (10, 5, 1)]
     """
 
     couples_outputs: bool
@@ -38,7 +55,12 @@ class Prior(Shown, nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def layer(self, index: int, earlier: Sequence[Float[Tensor, "tasks samples _units _d"]]) -> UnitPrior:
-        """The prior of a layer's units given the whitened weights of all earlier layers."""
+        """The prior of one layer's units.
+
+        Args:
+            index: Number of the layer, from 0.
+            earlier: The whitened weights of all earlier layers; a prior that keeps layers independent ignores them.
+        """
 
     @property
     def dtype(self) -> torch.dtype:
@@ -49,7 +71,11 @@ class Prior(Shown, nn.Module, abc.ABC):
         return next(self.parameters()).device
 
     def check_fits(self, network: AnyNetwork) -> None:
-        """Refuse a network whose weights have other shapes than those that this prior is over."""
+        """Refuse a network whose weights have other shapes than those of this prior.
+
+        Raises:
+            ValueError: If the shapes differ.
+        """
         if network.weight_shapes != self.network.weight_shapes:
             raise ValueError(
                 f"prior: got one over weights of shapes {self.network.weight_shapes} for a network with "
@@ -74,9 +100,21 @@ class Prior(Shown, nn.Module, abc.ABC):
     # --- what users do with a prior --------------------------------------------------------------------------------
 
     def sample(self, num_samples: int, seed: Seed = 0) -> list[Float[Tensor, "samples _d _out"]]:
-        """Weights of every layer, `num_samples` draws.
+        """Draw weights of the whole network.
 
-        Example: `weights = model.prior.sample(10, seed=0)`; then `weights[0].shape == (10, in_size + 1, hidden[0])`.
+        Args:
+            num_samples: Number of draws.
+            seed: Seed of the draws.
+
+        Returns:
+            The weights of every layer (samples, d_in + 1, d_out); the last row is the bias.
+
+        Raises:
+            ValueError: If `num_samples` is not positive.
+
+        Example:
+            >>> model.prior.sample(10, seed=0)[0].shape
+            torch.Size([10, 2, 8])
         """
         if num_samples < 1:
             raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
@@ -91,7 +129,18 @@ class Prior(Shown, nn.Module, abc.ABC):
         return weights
 
     def log_prob(self, weights: Sequence[Float[Tensor, "*batch _d _out"]]) -> Float[Tensor, "*batch"]:
-        """Log-density of weights, one value a sample."""
+        """Log-density of weights, one value per sample.
+
+        Args:
+            weights: The weights of every layer, as `sample` gives them.
+
+        Raises:
+            ValueError: If the weights have other shapes than those of the network.
+
+        Example:
+            >>> model.prior.log_prob(model.prior.sample(10, seed=0)).shape
+            torch.Size([10])
+        """
         shapes = [tuple(w.shape[-2:]) for w in weights]
         if shapes != self.network.weight_shapes:
             raise ValueError(f"weights: got layers of shape {shapes}, expected {self.network.weight_shapes}")
@@ -106,7 +155,19 @@ class Prior(Shown, nn.Module, abc.ABC):
         return total.reshape(batch)
 
     def functions(self, num_samples: int, seed: Seed = 0) -> list[Function]:
-        """Functions drawn from the prior, each a callable from inputs (n, in) to outputs (n, out)."""
+        """Draw functions from the prior.
+
+        Args:
+            num_samples: Number of functions.
+            seed: Seed of the draws.
+
+        Returns:
+            Functions from inputs (points, in) to outputs (points, out), in the user's units.
+
+        Example:
+            >>> model.prior.functions(3, seed=0)[0](x_new).shape
+            (2, 1)
+        """
         return functions_of(self.network, self.sample(num_samples, seed), self.view)
 
     # --- learnable share -------------------------------------------------------------------------------------------
@@ -114,7 +175,13 @@ class Prior(Shown, nn.Module, abc.ABC):
     def set_learnability(self, share: float) -> None:
         """Make the prior of the first `round(share |W|)` weights trainable, from the first layer on (paper, App. F).
 
-        The parameters of all other weights keep the values they have now.
+        The parameters of all other weights keep the values that they have now.
+
+        Args:
+            share: Between 0, all fixed, and 1, all learnable.
+
+        Raises:
+            ValueError: If `share` is not between 0 and 1.
         """
         if not 0 <= share <= 1:
             raise ValueError(f"share: got {share}, expected a number between 0 (all fixed) and 1 (all learnable)")
@@ -134,7 +201,13 @@ class Prior(Shown, nn.Module, abc.ABC):
         return masks
 
     def assign_layer(self, layer: int, mean: Float[Tensor, "d out"], scale: Float[Tensor, "d out"]) -> None:
-        """Set the means and (conditional) standard deviations of a layer's weights, where they are learnable."""
+        """Set the means and (conditional) standard deviations of a layer's weights, where they are learnable.
+
+        Args:
+            layer: Number of the layer, from 0.
+            mean: Means of its weights.
+            scale: Their standard deviations.
+        """
         start = sum(d * out for d, out in self.network.weight_shapes[:layer])
         blocks = [block for block in self.blocks if isinstance(block, GaussianUnits)]
         for parameters, values in (([b.mean for b in blocks], mean), ([b.log_scale for b in blocks], scale.log())):
@@ -146,7 +219,11 @@ class Prior(Shown, nn.Module, abc.ABC):
     def assign_unit(self, layer: int, output: int, mean: Float[Tensor, "d"], covariance: Float[Tensor, "d d"]) -> None:
         """Set the Gaussian of the weights into one output of a layer, where they are learnable.
 
-        A factorised prior takes the variances alone.
+        Args:
+            layer: Number of the layer, from 0.
+            output: Number of the output, from 0.
+            mean: Means of the weights.
+            covariance: Their covariance, of which a factorised prior takes the variances alone.
         """
         d, _ = self.network.weight_shapes[layer]
         place = sum(rows * columns for rows, columns in self.network.weight_shapes[:layer]) + output * d
@@ -158,7 +235,7 @@ class Prior(Shown, nn.Module, abc.ABC):
             place -= block.mean.value.numel()
 
     def is_standard(self) -> bool:
-        """Whether the prior still is the standard one it starts as."""
+        """Whether the prior is still the standard one that it starts as."""
         return all(block.is_standard() for block in self.blocks if isinstance(block, GaussianUnits))
 
     def _described(self) -> dict[str, object]:

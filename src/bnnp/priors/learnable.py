@@ -12,6 +12,14 @@ class Learnable(nn.Module):
 
     The fixed part is kept apart from the trained one, so that no optimiser moves it: neither by weight decay nor by
     momentum from before it was frozen.
+
+    Args:
+        value: Where the tensor starts; all of it is learnable at first.
+
+    Attributes:
+        value: The parameter that is trained.
+        mask: Which entries are learnable; None if all are.
+        fixed: The values of the fixed entries; None if there are none.
     """
 
     value: nn.Parameter
@@ -54,6 +62,11 @@ class GaussianUnits(nn.Module):
     """`N(mean_u, L_u L_u^T)` for a number of units, with `L = diag(scale) (I + lower)`.
 
     Starts at the standard prior: mean 0, no correlation, and the given variances.
+
+    Args:
+        units: Number of units.
+        variance: Variances of a unit's weights under the standard prior.
+        correlated: Whether the weights of a unit may be correlated; `lower` is None if not.
     """
 
     standard_log_scale: Tensor
@@ -68,7 +81,7 @@ class GaussianUnits(nn.Module):
         self._fixed: tuple[list[tuple[Tensor, int]], UnitPrior] | None = None
 
     def prior(self) -> UnitPrior:
-        """As a prior of units with nothing before them; one that is fixed is made once, and what follows from it."""
+        """The prior of the units, which depends on no other units. If it is fixed, it is computed once and kept."""
         parts = [part.fixed_values() for part in (self.mean, self.log_scale, self.lower) if part is not None]
         state = [(part, part._version) for part in parts if part is not None]
         if len(state) < len(parts) or torch.is_inference_mode_enabled():
@@ -86,7 +99,7 @@ class GaussianUnits(nn.Module):
         return scale.unsqueeze(-1) * unit_lower
 
     def set_learnable(self, mask: Bool[Tensor, "units d"]) -> None:
-        """Each weight owns its mean, its scale and its correlations with the weights before it."""
+        """Fix the weights outside `mask`: their means, scales and correlations with the weights before them."""
         self.mean.set_learnable(mask)
         self.log_scale.set_learnable(mask)
         if self.lower is not None:
@@ -94,9 +107,14 @@ class GaussianUnits(nn.Module):
 
     @torch.no_grad()
     def assign_weights(self, first: int, mean: Float[Tensor, "size"], covariance: Float[Tensor, "size size"]) -> None:
-        """Set the Gaussian of some of one unit's weights, counted over all units, where they are learnable.
+        """Set the Gaussian of some weights of one unit, where they are learnable.
 
-        They are independent of those before them then.
+        These weights then are independent of the weights before them.
+
+        Args:
+            first: Number of the first of them, counted over all units.
+            mean: Their means.
+            covariance: Their covariance.
         """
         unit, start = divmod(first, self.mean.value.shape[1])
         some = slice(start, start + len(mean))
@@ -115,5 +133,5 @@ class GaussianUnits(nn.Module):
 
 
 def _same(one: list[tuple[Tensor, int]], other: list[tuple[Tensor, int]]) -> bool:
-    """Whether the tensors are the very same and have not been written to since."""
+    """Whether both lists hold the same tensors, at the same versions of their values."""
     return all(a is b and m == n for (a, m), (b, n) in zip(one, other, strict=True))

@@ -13,10 +13,21 @@ from bnnp.priors.learnable import GaussianUnits
 
 
 class Networkwise(Prior):
-    """One full covariance over all weights.
+    """A prior that correlates all weights of the network: one mean vector and one full covariance.
 
     With a block lower-triangular factor `L` and whitened weights `v`, layer l given the earlier ones is
-    `N(mu_l + sum_{j<l} L_lj v_j, L_ll L_ll^T)`: the paper's conditionals without inverting anything.
+    `N(mu_l + sum_{j<l} L_lj v_j, L_ll L_ll^T)`. These are the paper's conditionals, without an inverse.
+
+    Args:
+        network: The network whose weights the prior is over.
+        dtype: Precision of the prior's parameters.
+
+    Example:
+        >>> prior = bnnp.priors.Networkwise(bnnp.Network((1, 4, 1)))
+        >>> prior.couples_layers
+        True
+        >>> [tuple(weights.shape) for weights in prior.sample(3, seed=0)]
+        [(3, 2, 4), (3, 5, 1)]
     """
 
     couples_outputs = True

@@ -12,12 +12,18 @@ from bnnp.priors.base import Prior
 
 @dataclass(frozen=True)
 class Examples:
-    """Tasks that a start looks at, as the model sees them (standardised).
+    """The tasks that a start looks at, as the model sees them (standardised).
 
     Attributes:
         x: Inputs of every task.
         y: Outputs of every task.
         output_scale: Standard deviation of the network's outputs; 1 where outputs are labels.
+
+    Example:
+        >>> import torch
+        >>> two = bnnp.starts.Examples([torch.zeros(3, 1), torch.ones(5, 1)], [torch.zeros(3, 1)] * 2, torch.ones(1))
+        >>> two.all_x().shape
+        torch.Size([8, 1])
     """
 
     x: list[Float[Tensor, "_n x"]]
@@ -31,12 +37,16 @@ class Examples:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a start asks of a model: a multilayer perceptron and real-valued outputs, and what is given here.
+    """What a start needs of a model, beside a multilayer perceptron and real-valued outputs.
 
     Attributes:
-        activation: The only activation that will do; None if any will.
+        activation: The activation that the network must have; None if any will do.
         hidden: The least number of hidden layers. The last of them must have one unit per output.
-        inputs: The only number of input columns that will do; None if any will.
+        inputs: The number of input columns that the network must have; None if any will do.
+
+    Example:
+        >>> bnnp.starts.Needs(activation="tanh", hidden=1)
+        Needs(activation='tanh', hidden=1, inputs=None)
     """
 
     activation: str | None = None
@@ -47,22 +57,24 @@ class Needs:
 class Start(abc.ABC):
     """A way to set a learnable prior before training. Derive from it to write your own.
 
+    Give an object of the class to `bnnp.start_prior`, or to `bnnp.fit` as `bnnp.FitSettings(prior_start=...)`.
+
     Attributes:
-        tasks: How many tasks `set` is given to look at.
-        needs: What it asks of a model; None if it works for every model.
-        deciding: The scale of what enters the units of the last hidden layer that decide, one per output, where it is
-            large: inference for these units then starts at the same scale.
+        tasks: The number of tasks that `set` looks at.
+        needs: What the start needs of a model; None if it works for every model.
+        deciding: The scale of the inputs of the deciding units of the last hidden layer, one unit per output, where
+            there are such units and the scale is large. Inference for these units then starts at the same scale.
 
     Example:
-        @dataclass(frozen=True)
-        class Wide(bnnp.starts.Start):
-            scale: float = 2.0
-
-            def set(self, prior, examples, generator):
-                for layer, shape in enumerate(prior.network.weight_shapes):
-                    prior.assign_layer(layer, torch.zeros(shape), torch.full(shape, self.scale))
-
-        bnnp.fit(model, tasks, settings=bnnp.FitSettings(prior_start=Wide(3.0)))
+        >>> import torch
+        >>> class Wide(bnnp.starts.Start):
+        ...     def set(self, prior, examples, generator):
+        ...         for layer, shape in enumerate(prior.network.weight_shapes):
+        ...             prior.assign_layer(layer, torch.zeros(shape), torch.full(shape, 2.0))
+        >>> small = bnnp.BNNP(1, 1, hidden=(4,), prior="factorised")
+        >>> bnnp.start_prior(small, tasks, Wide())
+        >>> bool((small.prior.layer(0, []).factor.round(decimals=3) == 2).all())
+        True
     """
 
     tasks: int = 64
@@ -76,12 +88,17 @@ class Start(abc.ABC):
         Args:
             prior: The prior to set; `prior.network` is its network.
             examples: Some tasks, as the model sees them.
-            generator: The source of all randomness.
+            generator: The generator of all random numbers.
         """
 
 
 def check_start(start: Start, network: AnyNetwork, *, real_valued: bool) -> None:
-    """Refuse a start that the network or the likelihood is not made for.
+    """Refuse a start that does not suit the network or the likelihood.
+
+    Args:
+        start: The start.
+        network: The network of the model.
+        real_valued: Whether the outputs are real values rather than labels.
 
     Raises:
         ValueError: If the model lacks what the start needs.

@@ -15,17 +15,24 @@ STARTS: dict[str, Start] = {
     "place": Place(),
     "standard": Standard(),
 }
-"""What a name is short for."""
+"""The start that each name stands for."""
 
 
 def as_start(choice: Start | str) -> Start:
-    """A start as an object, from its name or from itself.
+    """Give the start that a name stands for.
+
+    Args:
+        choice: A name, as in `bnnp.starts.STARTS`, or a start, which is returned as it is.
+
+    Returns:
+        The start.
 
     Raises:
-        ValueError: If there is no start of that name, or if it is not a start.
+        ValueError: If there is no start of that name, or if `choice` is neither a name nor a start.
 
     Example:
-        as_start("spread") == bnnp.starts.Spread()
+        >>> bnnp.starts.as_start("standard")
+        Standard()
     """
     if isinstance(choice, Start):
         return choice

@@ -22,13 +22,14 @@ AT_FLOOR = 0.03
 
 @dataclass(frozen=True)
 class Switch(Start):
-    """One unit for each output that decides between two levels, and jumps as the tasks do.
+    """Start with one unit per output that decides between two levels, and jumps as the tasks do.
 
-    The unit is the sign, almost, of a Gaussian function `f`. If signs at two inputs have correlation c, then `f` has
-    `sin(pi c / 2)` there (the arcsine law), so that a linear model of the tasks tells what `f` must be.
+    The unit is close to the sign of a Gaussian function `f`. If signs at two inputs have correlation c, then `f` has
+    correlation `sin(pi c / 2)` there (the arcsine law), so a linear model of the tasks determines `f`.
 
     Example:
-        bnnp.start_prior(model, bnnp.tasks.heaviside(), bnnp.starts.Switch(), seed=0)
+        >>> bnnp.starts.Switch()
+        Switch()
     """
 
     tasks = 256
@@ -55,15 +56,16 @@ class Switch(Start):
 
 @dataclass(frozen=True)
 class Floor(Start):
-    """One unit for each output that is above 0 where a task is above its lowest value.
+    """Start with one unit per output that is above 0 where a task is above its lowest value.
 
-    What comes into the unit is seen there; elsewhere it is only known to be below 0.
+    The input of the unit is observed there; elsewhere it is only known to be below 0.
 
     Args:
-        whitening_floor: As that of `Spread`; functions that rest at a floor are smooth where they leave it.
+        whitening_floor: As in `Spread`; functions that rest at a floor are smooth where they leave it.
 
     Example:
-        bnnp.start_prior(model, tasks, bnnp.starts.Floor(), seed=0)
+        >>> bnnp.starts.Floor()
+        Floor(whitening_floor=0.03)
     """
 
     whitening_floor: float = 0.03

@@ -23,15 +23,19 @@ FIRST_NOISE = 0.15
 
 @dataclass(frozen=True)
 class Fitted(Start):
-    """Features that are spread over the inputs, with little uncertainty, and the last layer that fits the tasks.
+    """Start with features that are spread over the inputs, and with a last layer that is fitted to the tasks.
 
-    The last layer's Gaussian is found in closed form, in seconds (`bnnp.priors.starts.linear`). Prepare the model
-    with it and hold the prior at first: `docs/training.md` says why.
+    The features have little uncertainty. The last layer's Gaussian is fitted by steps in closed form, which takes
+    seconds (`bnnp.priors.starts.linear`). Start the prior with it and hold the prior fixed at first: `docs/training.md`
+    says why.
 
     Example:
-        bnnp.start_prior(model, tasks, bnnp.starts.Fitted(), seed=0)
-        model.set_prior_learnability(0)
-        bnnp.fit(model, tasks, steps=3_000, seed=0)
+        >>> small = bnnp.BNNP(1, 1, hidden=(4,))
+        >>> bnnp.start_prior(small, tasks, bnnp.starts.Fitted(), seed=0)
+        >>> small.prior.is_standard()
+        False
+        >>> small.set_prior_learnability(0).prior.learnability
+        0.0
     """
 
     tasks = 256

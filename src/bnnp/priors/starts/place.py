@@ -17,14 +17,15 @@ SLOPE, BENDS, PLACES = 0.5, 8.0, 61
 
 @dataclass(frozen=True)
 class Place(Start):
-    """A shape at a random place of one input column, as a heartbeat in time or a peak in a spectrum.
+    """Start with a shape at a random place of one input column, as a heartbeat in time or a peak in a spectrum.
 
-    The first unit of the first layer is `tanh(slope (x - place))` with a random bias, the units of the second see
-    nothing else, and so all that follows is a function of `x - place`. Where a task is placed at first: the mean
-    of its inputs, each with the weight of its squared distance from the usual output.
+    The first unit of the first layer is `tanh(slope (x - place))` with a random bias. The units of the second layer see
+    no other unit, so everything after it is a function of `x - place`. The first guess of a task's place is the mean of
+    its inputs, weighted by the squared distance of each output from the median output.
 
     Example:
-        bnnp.start_prior(model, bnnp.tasks.ecg(), bnnp.starts.Place(), seed=0)
+        >>> bnnp.starts.Place()
+        Place()
     """
 
     needs = Needs(activation="tanh", hidden=2, inputs=1)

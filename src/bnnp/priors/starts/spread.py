@@ -43,13 +43,13 @@ class Deciding:
 class Spread(Start):
     """Start a prior as a random network with little uncertainty in its features and much in its last layer.
 
-    First layer: each unit's mean weights put the place where its activation bends at one of the inputs. Later hidden
-    layers: mean weights that whiten the features and mix them at random, small variances. Last layer: mean 0 and the
+    First layer: the mean weights let the activation of each unit bend at one of the inputs. Later hidden layers: the
+    mean weights whiten the features and mix them at random, and the variances are small. Last layer: mean 0 and the
     variance that gives functions the scale of the data. Fixed entries of the prior stay as they are.
 
-    Why: under the standard prior each sample has other features, so that the last layer cannot learn what all tasks
-    share, and those features are smooth; training then first learns to ignore all but smooth structure. Whitened
-    features can show sharp structure from the start.
+    Why: under the standard prior each sample has different features, so the last layer cannot learn what all tasks
+    share. These features are smooth too, so training first learns to ignore all but smooth structure. Whitened features
+    can represent sharp structure from the start.
 
     Args:
         slope: Steepness of the first layer's mean weights, for inputs of unit variance.
@@ -60,7 +60,10 @@ class Spread(Start):
         ValueError: If an option is not a positive number.
 
     Example:
-        bnnp.fit(model, tasks, settings=bnnp.FitSettings(prior_start=bnnp.starts.Spread(slope=8.0)))
+        >>> small = bnnp.BNNP(1, 1, hidden=(4,))
+        >>> bnnp.start_prior(small, tasks, bnnp.starts.Spread(slope=8.0), seed=0)
+        >>> small.prior.is_standard()
+        False
     """
 
     slope: float = 4.0

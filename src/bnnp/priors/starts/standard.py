@@ -13,8 +13,11 @@ class Standard(Start):
     """Leave the prior at the standard one, `N(0, 1/(d_in + 1))` for every weight: the paper's start.
 
     Example:
-        bnnp.fit(model, tasks, settings=bnnp.FitSettings(prior_start=bnnp.starts.Standard()))
+        >>> small = bnnp.BNNP(1, 1, hidden=(4,))
+        >>> bnnp.start_prior(small, tasks, bnnp.starts.Standard())
+        >>> small.prior.is_standard()
+        True
     """
 
     def set(self, prior: Prior, examples: Examples, generator: torch.Generator) -> None:
-        """Do nothing: the standard prior is where every prior is already."""
+        """Do nothing: every prior is made as the standard one."""
