@@ -28,10 +28,16 @@ class NUTS(Tested):
     """The no-U-turn sampler, which finds the length of its paths itself.
 
     Args:
-        step_size: Of the leapfrog steps, where warm-up begins.
+        step_size: Size of a leapfrog step at the start of warm-up.
         max_doublings: A path has at most `2^max_doublings` leapfrog steps.
         adapts: Whether warm-up changes the step size.
-        target_acceptance: What warm-up aims at.
+        target_acceptance: The acceptance probability that warm-up aims at.
+
+    Example:
+        >>> nuts = bnnp.inference.NUTS(max_doublings=2)
+        >>> found = bnnp.infer(model, x, y, method=nuts, num_samples=8, chains=2, warmup=5)
+        >>> found.chains, found.num_samples
+        (2, 8)
     """
 
     step_size: float = 0.01

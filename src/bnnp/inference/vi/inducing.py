@@ -36,11 +36,16 @@ class InducingPoints(nn.Module):
 
 @dataclass(frozen=True)
 class GIVI(Variational):
-    """Inducing points for each data set, which climb the evidence lower bound.
+    """Global inducing points (Ober and Aitchison 2021) for each data set, which maximise the evidence lower bound.
 
     Args:
-        num_inducing: Invented points per data set; at most as many as the smallest data set has points.
+        num_inducing: Inducing points per data set; at most as many as the smallest data set has points.
         min_pseudo_noise: Lower bound of the noise of their pseudo-observations, as in the BNNP.
+
+    Example:
+        >>> givi = bnnp.inference.GIVI(num_inducing=2)
+        >>> bnnp.infer(model, x, y, method=givi, num_samples=8, steps=2).num_samples
+        8
     """
 
     num_inducing: int = 24

@@ -19,11 +19,18 @@ from bnnp.tasks.task import SplitBatch
 
 @dataclass(frozen=True)
 class SingleTaskBNNP(Variational):
-    """Inference networks for each data set, trained by the evidence lower bound; the prior and the noise are fixed.
+    """The BNNP for single data sets: each has its own inference networks, trained by the evidence lower bound.
+
+    The prior and the noise stay fixed.
 
     Args:
         inference: The inference networks; by default they have the hidden units of the network.
-        start: A trained model whose inference networks they start as, in place of random ones (fine-tuning).
+        start: A trained model. Training starts from its inference networks instead of random ones (fine-tuning).
+
+    Example:
+        >>> method = bnnp.inference.SingleTaskBNNP(start=model)
+        >>> bnnp.infer(model, x, y, method=method, num_samples=8, steps=2).num_samples
+        8
     """
 
     inference: Pointwise = field(default_factory=Pointwise)
