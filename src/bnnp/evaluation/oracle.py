@@ -20,9 +20,10 @@ class ExactSource(Protocol):
 
 @dataclass(frozen=True)
 class Oracle:
-    """The exact posterior of a synthetic process, in the form of a model: `bnnp.evaluate` gives the best possible scores.
+    """The exact posterior of a synthetic process, in the form of a model.
 
-    Its densities are exact. `num_samples` is only the number of its function samples.
+    `bnnp.evaluate` of it gives the best possible scores. Its densities are exact; `num_samples` is only the number of
+    its function samples.
 
     Args:
         source: A source of tasks with an exact predictive, such as `bnnp.tasks.sawtooth()`.

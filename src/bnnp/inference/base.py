@@ -1,4 +1,4 @@
-"""The form that all ways to infer weights have: `init`, `step`, `sample`, in that order."""
+"""The interface of all methods of inference: `init`, then `step` many times, then `sample`."""
 
 import abc
 from collections.abc import Sequence

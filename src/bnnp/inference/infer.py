@@ -1,4 +1,4 @@
-"""`bnnp.infer`: the weights of one data set, or of many at once, by a method of the user's choice."""
+"""`bnnp.infer`: the posterior over weights for one data set, or for many, by a method of the user's choice."""
 
 import warnings
 from collections.abc import Sequence

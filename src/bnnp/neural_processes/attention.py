@@ -30,7 +30,7 @@ class Attention(nn.Module):
 
 
 class AttentionBlock(nn.Module):
-    """Attention to tokens, then a perceptron on each query; each normalises first and adds its result to the queries."""
+    """Attention to tokens, then a perceptron on each query. Each normalises first and is added to the queries."""
 
     def __init__(self, width: int, heads: int, activation: str, generator: torch.Generator):
         super().__init__()

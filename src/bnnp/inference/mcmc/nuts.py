@@ -1,5 +1,6 @@
-"""The no-U-turn sampler (Hoffman and Gelman 2014), with draws in proportion to their density along the path
-(Betancourt 2017), for many chains side by side.
+"""The no-U-turn sampler (Hoffman and Gelman 2014) for many chains side by side.
+
+A draw is a point of the path, with a probability in proportion to its density (Betancourt 2017).
 
 A path grows to both sides by doubling until it turns back. Chains that have stopped wait for the others: a move costs
 as many gradients as the longest path among them. Within a doubling, momentum sums at the beginnings of the subtrees
@@ -20,7 +21,7 @@ from bnnp.inference.mcmc.steps import Tested, chosen, leapfrog
 from bnnp.inference.target import Density
 
 DIVERGED = 1000.0
-"""Energy may change by so much along a path before it is given up."""
+"""A path ends when its energy has changed by more than this."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class NUTS(Tested):
 
     Example:
         >>> nuts = bnnp.inference.NUTS(max_doublings=2)
-        >>> found = bnnp.infer(model, x, y, method=nuts, num_samples=8, chains=2, warmup=5)
+        >>> found = bnnp.infer(model, x, y, method=nuts, num_samples=4, chains=2, warmup=5)
         >>> found.chains, found.num_samples
-        (2, 8)
+        (2, 4)
     """
 
     step_size: float = 0.01
@@ -63,9 +64,17 @@ class NUTS(Tested):
 
 @dataclass(frozen=True)
 class Branch:
-    """Leaves in a row: the first and the last of them, one drawn in proportion to its weight, sums over all of them.
+    """A row of leaves.
 
-    turned: it turns back somewhere within, or its energy is lost.
+    Attributes:
+        first: The first leaf.
+        end: The last leaf.
+        proposal: A leaf drawn with a probability in proportion to its weight.
+        log_weight: Logarithm of the sum of weights.
+        momenta: Sum of momenta.
+        turned: Whether the branch turns back somewhere within, or its energy diverges.
+        accepted: Sum of acceptance probabilities.
+        steps: Number of leapfrog steps.
     """
 
     first: Chain
@@ -80,7 +89,18 @@ class Branch:
 
 @dataclass(frozen=True)
 class Tree:
-    """A path so far, from its left to its right end; `grows` where it has not turned back."""
+    """A path so far.
+
+    Attributes:
+        left: Its left end.
+        right: Its right end.
+        proposal: The point drawn from it.
+        log_weight: Logarithm of the sum of weights.
+        momenta: Sum of momenta.
+        grows: Whether it has not turned back yet.
+        accepted: Sum of acceptance probabilities.
+        steps: Number of leapfrog steps.
+    """
 
     left: Chain
     right: Chain
@@ -97,7 +117,13 @@ class Tree:
         return Tree(chain, chain, chain, zero, chain.momentum, torch.ones_like(zero, dtype=torch.bool), zero, zero)
 
     def joined(self, branch: Branch, forward: Bool[Tensor, "sets chains"], generator: torch.Generator) -> "Tree":
-        """With a branch at the end in whose direction it went, where the tree still grew."""
+        """The tree with a branch added at one end, where the tree still grows.
+
+        Args:
+            branch: The branch.
+            forward: Whether the branch goes on from the right end.
+            generator: Generator of the choice between the two proposals.
+        """
         whole = self.grows & ~branch.turned
         uniform = _uniform(self.log_weight, generator)
         taken = whole & (uniform.log() < branch.log_weight - self.log_weight)  # prefers what is far away
@@ -141,7 +167,7 @@ def _branch(
     grows: Bool[Tensor, "sets chains"],
     generator: torch.Generator,
 ) -> Branch:
-    """So many leapfrog steps from the edge of a tree."""
+    """`leaves` leapfrog steps from the edge of a tree."""
     sign = torch.where(forward, 1.0, -1.0).to(energy)
     total = torch.zeros_like(edge.position)
     beginnings: dict[int, Beginning] = {}
@@ -187,7 +213,7 @@ def _turned_within(
 
 
 def _turns(one: Chain, other: Chain, momenta: Float[Tensor, "sets chains size"]) -> Bool[Tensor, "sets chains"]:
-    """Whether going on at one end would not lead away from the other."""
+    """Whether a further step at one of the two ends would bring it closer to the other."""
     return ((one.momentum * momenta).sum(-1) <= 0) | ((other.momentum * momenta).sum(-1) <= 0)
 
 

@@ -49,9 +49,9 @@ class HMC(Tested):
 
     Example:
         >>> hmc = bnnp.inference.HMC(leapfrog_steps=5)
-        >>> found = bnnp.infer(model, x, y, method=hmc, num_samples=8, chains=2, warmup=5)
+        >>> found = bnnp.infer(model, x, y, method=hmc, num_samples=4, chains=2, warmup=5)
         >>> found.chains, found.num_samples
-        (2, 8)
+        (2, 4)
     """
 
     step_size: float = 0.01
@@ -84,8 +84,8 @@ class SGHMC(Untested):
 
     Example:
         >>> sghmc = bnnp.inference.SGHMC(leapfrog_steps=2, batch_size=2)
-        >>> bnnp.infer(model, x, y, method=sghmc, num_samples=8, chains=2, warmup=5).num_samples
-        8
+        >>> bnnp.infer(model, x, y, method=sghmc, num_samples=4, chains=2, warmup=5).num_samples
+        4
     """
 
     step_size: float = 1e-3
@@ -116,8 +116,8 @@ class SGLD(Untested):
 
     Example:
         >>> sgld = bnnp.inference.SGLD(step_size=1e-2, batch_size=2)
-        >>> bnnp.infer(model, x, y, method=sgld, num_samples=8, chains=2, warmup=5).num_samples
-        8
+        >>> bnnp.infer(model, x, y, method=sgld, num_samples=4, chains=2, warmup=5).num_samples
+        4
     """
 
     step_size: float = 1e-3

@@ -1,4 +1,4 @@
-"""From modes of the posterior: deep ensembles, and Laplace's approximation about one."""
+"""Methods from modes of the posterior: deep ensembles and Laplace's approximation."""
 
 import abc
 from dataclasses import dataclass, replace
@@ -109,7 +109,7 @@ class Ensemble(ModeFinder):
 
     @torch.no_grad()
     def sample(self, target: Target, state: Climbing, num_samples: int, generator: torch.Generator) -> Drawn:
-        """The members."""
+        """The weights of the members."""
         weights = target.weights(state.place.detach().reshape(target.sets, -1, target.size))
         return Drawn(weights, _traces(state, target.sets))
 

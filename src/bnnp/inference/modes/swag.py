@@ -1,4 +1,4 @@
-"""SWAG (Maddox et al. 2019): a Gaussian with the moments of the path of plain gradient steps about a mode."""
+"""SWAG (Maddox et al. 2019): a Gaussian with the moments of a path of plain gradient steps near a mode."""
 
 import math
 from dataclasses import dataclass, replace
