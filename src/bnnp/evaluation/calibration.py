@@ -75,7 +75,7 @@ class Calibration(Shown):
         return stats.chisquare(self.histogram(bins), axis=1).pvalue
 
     def uniform(self, bins: int = 10) -> bool:
-        """Whether no test finds evidence against the method. A right method fails in at most 1 % of cases."""
+        """Whether no test finds evidence against the method. A right method fails in about 1 % of cases."""
         return bool((self.p_values(bins) > FEW / len(self.names)).all())
 
     def _described(self) -> dict[str, object]:

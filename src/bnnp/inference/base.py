@@ -22,7 +22,7 @@ class Effort:
         elbo_samples: Weight samples per step of the optimiser.
         chains: Number of Markov chains.
         warmup: Steps of each chain that are thrown away.
-        thin: Every `thin`-th step of a chain becomes a sample.
+        thin: Every `thin`-th step of a chain becomes a sample, if `steps` is None.
         climb: Steps up the log posterior density, from a draw of the prior, before a chain begins.
 
     Raises:
@@ -119,10 +119,13 @@ class Method(abc.ABC):
         """The number of calls of `step` for this effort."""
 
     @abc.abstractmethod
-    def init(self, target: Target, effort: Effort, num_samples: int, generator: torch.Generator) -> Any: ...
+    def init(self, target: Target, effort: Effort, num_samples: int, generator: torch.Generator) -> Any:
+        """The first state."""
 
     @abc.abstractmethod
-    def step(self, target: Target, state: Any, generator: torch.Generator) -> Any: ...
+    def step(self, target: Target, state: Any, generator: torch.Generator) -> Any:
+        """The state after one more step."""
 
     @abc.abstractmethod
-    def sample(self, target: Target, state: Any, num_samples: int, generator: torch.Generator) -> Drawn: ...
+    def sample(self, target: Target, state: Any, num_samples: int, generator: torch.Generator) -> Drawn:
+        """Weight samples from the final state, with diagnostics."""

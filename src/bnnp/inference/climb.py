@@ -31,7 +31,7 @@ class Climb:
         self.optimiser = torch.optim.Adam(self.parameters, lr=self.learning_rate[0], fused=True)
 
     def up(self, objective: Callable[[], Float[Tensor, "sets"]]) -> None:
-        """One step up the sum of the objectives of all data sets; no two data sets share a parameter."""
+        """One step up the sum of the objectives of all data sets; no entry of a parameter belongs to two data sets."""
         value = objective()
         gradients = torch.autograd.grad(value.sum(), self.parameters, allow_unused=True)
         self.along(value.detach(), gradients)

@@ -89,9 +89,11 @@ class NeuralProcess(MetaLearner):
         return self.posterior(self.checked_task(x, y), num_samples, as_integer(seed))
 
     def prepared(self, task: Task) -> TaskBatch:
+        """A task as a batch of one, in the model's units."""
         return self.prepare(TaskBatch.of([task], device=self.device))
 
     def log_likelihood(self, latent: Any, batch: TaskBatch, /) -> Float[Tensor, "tasks samples points"]:
+        """Log-density of every point under every sample; 0 for padding."""
         terms = self.likelihood.log_prob(self.decode(latent, batch.x), batch.y.unsqueeze(1))
         return terms * batch.mask.unsqueeze(1)
 

@@ -108,6 +108,7 @@ class LatentProcess(NeuralProcess):
         return self.aggregation(self.points_of(context), context.mask)
 
     def codes(self, context: TaskBatch) -> Codes | None:
+        """Codes of the context points for the deterministic path; None without one."""
         return None if self.path is None else self.path.codes(context.x, self.points_of(context), context.mask)
 
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredLatent:

@@ -1,4 +1,4 @@
-"""What a neural process says about one data set, as an object."""
+"""The posterior of a neural process for one data set."""
 
 from __future__ import annotations
 

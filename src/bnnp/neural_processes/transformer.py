@@ -72,7 +72,7 @@ class TNP(ConditionalProcess):
         super().__init__(in_size, out_size, likelihood, self.target_by_target or bool(autoregressive))
         generator = as_generator(seed)
         if len(set(hidden)) != 1:
-            raise ValueError(f"hidden: got {tuple(hidden)}, expected equal widths, one a block, as in (64, 64, 64)")
+            raise ValueError(f"hidden: got {tuple(hidden)}, expected equal widths, one per block, as in (64, 64, 64)")
         width = hidden[0]
         self.embedding = PointEncoder(in_size + out_size + 1, width, (width,), activation, generator)
         self.start = StartToken(width, generator)

@@ -176,7 +176,7 @@ def _diagnose(
     if float(acceptance.min()) < ACCEPTANCE_LIMIT:
         found.append(f"a chain accepts {float(acceptance.min()):.2f} of its proposals: smaller steps may help")
     if rhat is None or ess is None:
-        found.append(f"{values.shape[1]} draws a chain are too few to tell whether chains have mixed")
+        found.append(f"{values.shape[1]} draws per chain are too few to tell whether chains have mixed")
     else:
         if not rhat <= RHAT_LIMIT:
             found.append(f"chains have not mixed: R-hat {rhat:.2f}, expected at most {RHAT_LIMIT}")

@@ -21,7 +21,7 @@ from bnnp.inference.mcmc.steps import Tested, chosen, leapfrog
 from bnnp.inference.target import Density
 
 DIVERGED = 1000.0
-"""A path ends when its energy has changed by more than this."""
+"""A path ends when its energy has risen by more than this."""
 
 
 @dataclass(frozen=True)
