@@ -137,7 +137,7 @@ class Laplace(ModeFinder):
         self, target: Target, num_samples: int, generator: torch.Generator
     ) -> tuple[Target, Tensor, Tensor | None]:
         if not target.whitened:
-            raise ValueError("whitened: got False, expected True: Laplace's approximation is the same in both coordinates")
+            raise ValueError("whitened: got False, expected True: Laplace's approximation is the same in both")
         return target, target.draw_prior(1, generator), None
 
     def sample(self, target: Target, state: Climbing, num_samples: int, generator: torch.Generator) -> Drawn:
