@@ -43,8 +43,6 @@ class Calibration(Shown):
         >>> found = bnnp.evaluation.Calibration(np.arange(100)[:, None] % 10, num_samples=9, names=("f(0)",))
         >>> found.histogram(bins=5).tolist()
         [[20, 20, 20, 20, 20]]
-        >>> found.uniform(bins=5)
-        True
     """
 
     ranks: np.ndarray

@@ -51,6 +51,7 @@ class LogEvidence:
 
     @property
     def trustworthy(self) -> bool:
+        """Whether there is no reason for doubt."""
         return not self.doubt
 
     def __str__(self) -> str:

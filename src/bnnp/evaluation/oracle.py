@@ -35,8 +35,6 @@ class Oracle:
         >>> oracle = bnnp.Oracle(bnnp.tasks.sawtooth())
         >>> oracle.condition(x, y, num_samples=10).predict(x_new).samples.shape
         (10, 2, 1)
-        >>> bnnp.evaluate(oracle, bnnp.tasks.sawtooth(), num_tasks=2, seed=0).names()[0]
-        'joint_lppd@exact'
     """
 
     source: ExactSource

@@ -66,10 +66,12 @@ class Target:
 
     @property
     def sets(self) -> int:
+        """Number of data sets."""
         return self.data.x.shape[0]
 
     @property
     def size(self) -> int:
+        """Number of weights of the network."""
         return self.network.num_weights
 
     def draw_prior(self, samples: int, generator: torch.Generator) -> Float[Tensor, "sets samples size"]:
@@ -97,7 +99,7 @@ class Target:
         return _joined(units)
 
     def log_prior(self, position: Float[Tensor, "sets samples size"]) -> Float[Tensor, "sets samples"]:
-        """Log-density of the prior in the coordinates of the position; up to a constant where they are whitened."""
+        """Log-density of the prior in the coordinates of the position; up to a constant if they are whitened."""
         if self.whitened:
             return -0.5 * position.square().sum(-1)
         earlier: list[Tensor] = []
@@ -208,7 +210,7 @@ class Target:
             return [_slim(self.prior.layer(layer, [])) for layer in range(self.network.num_layers)]
 
     def _beside_each_other(self, samples: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The data for as many samples, kept from one call to the next."""
+        """The data repeated for `samples` samples; the last result is kept for the next call."""
         if samples not in self._repeated:
             self._repeated.clear()
             self._repeated[samples] = _beside_each_other(self.data, samples)
@@ -237,7 +239,7 @@ class Target:
 
 
 def _slim(prior: UnitPrior) -> UnitPrior:
-    """The same prior, without the zeros beside the diagonal where there is nothing else, as in a standard one."""
+    """The same prior, stored as a diagonal if all entries off the diagonal are 0, as in a standard prior."""
     if prior.is_diagonal or bool(prior.factor.tril(-1).any()):
         return prior
     return UnitPrior(prior.mean, prior.factor.diagonal(dim1=-2, dim2=-1))

@@ -108,10 +108,12 @@ class Sampler(Method):
     target_acceptance: float = 0.8
 
     @abc.abstractmethod
-    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain: ...
+    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
+        """Chains that start at these positions."""
 
     @abc.abstractmethod
-    def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain: ...
+    def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
+        """The chains after one transition."""
 
     def num_steps(self, effort: Effort, num_samples: int) -> int:
         return effort.warmup + _thin(effort, num_samples) * _draws(effort, num_samples)
@@ -145,7 +147,7 @@ class Sampler(Method):
 
     @torch.no_grad()
     def sample(self, target: Target, state: Sampling, num_samples: int, generator: torch.Generator) -> Drawn:
-        """The positions that were kept, chain after chain; nothing new is drawn."""
+        """The kept positions, chain after chain; nothing new is drawn."""
         positions = torch.stack(state.kept, dim=2)
         weights = target.weights(positions.flatten(1, 2))
         chains = positions.shape[1]

@@ -151,7 +151,13 @@ class Tree:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a subtree begins: the leaf before, its first leaf, and the sum of momenta before it."""
+    """The beginning of a subtree.
+
+    Attributes:
+        last: The leaf before the subtree.
+        leaf: Its first leaf.
+        before: Sum of momenta before it.
+    """
 
     last: Chain
     leaf: Chain

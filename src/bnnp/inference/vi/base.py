@@ -31,7 +31,8 @@ class Variational(Method):
     """Variational inference. A subclass says how its approximation starts, what its bound is and how to draw."""
 
     @abc.abstractmethod
-    def approximation(self, target: Target, generator: torch.Generator) -> nn.Module: ...
+    def approximation(self, target: Target, generator: torch.Generator) -> nn.Module:
+        """The approximation at its start."""
 
     @abc.abstractmethod
     def bound(

@@ -69,7 +69,7 @@ class GaussianApproximation(nn.Module):
 
 
 class _LogDensity(torch.autograd.Function):
-    """`target.log_density`, with its gradient at once."""
+    """`target.log_density` as one operation of autograd, which computes the gradient together with the value."""
 
     @staticmethod
     def forward(ctx, position: Tensor, target: Target):  # pyright: ignore
@@ -132,7 +132,7 @@ class GaussianVI(Variational):
 
 
 def _prior_scales(target: Target) -> Float[Tensor, "size"]:
-    """Standard deviations of the weights under the prior, those of one layer given the others' means."""
+    """Standard deviations of the weights under the prior, each layer given the means of the others."""
     scales = []
     earlier: list[Tensor] = []
     with torch.no_grad():

@@ -83,7 +83,7 @@ class GIVI(Variational):
     def _infer(
         self, target: Target, points: InducingPoints, samples: int, generator: torch.Generator
     ) -> tuple[list[Tensor], Float[Tensor, "sets samples"]]:
-        """Weights, each layer's given the samples of those before, and the KL to the prior."""
+        """Weights, each layer given the samples of the layers before it, and the KL to the prior."""
         update = FromInducing(points, samples, generator, self.min_pseudo_noise)
         end = through_layers(target.network, target.prior, points.inputs, update)
         kls = [layer.kl.expand(-1, samples) for layer in end.done if layer.kl is not None]
