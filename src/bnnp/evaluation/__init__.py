@@ -1,4 +1,4 @@
-"""Scores, and the best possible ones."""
+"""Scores of predictions, the best possible scores, and the calibration of inference."""
 
 from bnnp.evaluation.calibration import Calibration, simulation_based_calibration
 from bnnp.evaluation.oracle import Oracle

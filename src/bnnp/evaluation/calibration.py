@@ -1,4 +1,4 @@
-"""Simulation-based calibration (Talts et al. 2018): is a way to infer right under its own prior?
+"""Simulation-based calibration (Talts et al. 2018): is a method of inference right under its own prior?
 
 Weights are drawn from the prior, data from the weights, and samples of the posterior from the data. If these follow the
 true posterior, the rank of the value under the true weights, among the values under the samples, is uniform.
@@ -25,34 +25,55 @@ from bnnp.tasks.task import Task
 
 _WEIGHTS, _NOISE = range(2)
 FEW = 0.01
-"""A p-value below this, divided by the number of quantities, speaks against a method."""
+"""A p-value below this number, divided by the number of quantities, is evidence against a method."""
 
 Posteriors = Callable[[Sequence[Task]], Sequence[WeightSamples]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Calibration(Shown):
-    """ranks: (simulations, quantities), each from 0 to `num_samples`.  names: of the quantities."""
+    """Ranks of true values among posterior samples. They are uniform if the method is right.
+
+    Args:
+        ranks: Ranks (simulations, quantities), each from 0 to `num_samples`.
+        num_samples: Samples per posterior.
+        names: Names of the quantities.
+
+    Example:
+        >>> found = bnnp.evaluation.Calibration(np.arange(100)[:, None] % 10, num_samples=9, names=("f(0)",))
+        >>> found.histogram(bins=5).tolist()
+        [[20, 20, 20, 20, 20]]
+    """
 
     ranks: np.ndarray
     num_samples: int
     names: tuple[str, ...]
 
     def histogram(self, bins: int = 10) -> np.ndarray:
-        """Ranks in each of `bins` bins of equal width (quantities, bins); `bins` must divide `num_samples + 1`."""
+        """Counts of ranks in bins of equal width.
+
+        Args:
+            bins: Number of bins; it must divide `num_samples + 1`.
+
+        Returns:
+            Counts (quantities, bins).
+
+        Raises:
+            ValueError: If `bins` does not divide the number of ranks.
+        """
         if (self.num_samples + 1) % bins:
             raise ValueError(f"bins: got {bins}, expected a divisor of {self.num_samples + 1}, the number of ranks")
         width = (self.num_samples + 1) // bins
         return np.stack([np.bincount(column // width, minlength=bins) for column in self.ranks.T])
 
     def p_values(self, bins: int = 10) -> np.ndarray:
-        """For each quantity, how likely counts at least as uneven are if ranks are uniform (chi-squared test)."""
+        """For each quantity, the probability of counts at least this uneven under uniform ranks (chi-squared test)."""
         from scipy import stats
 
         return stats.chisquare(self.histogram(bins), axis=1).pvalue
 
     def uniform(self, bins: int = 10) -> bool:
-        """Whether nothing speaks against the method; false alarms: 1 %."""
+        """Whether no test finds evidence against the method. A right method fails in about 1 % of cases."""
         return bool((self.p_values(bins) > FEW / len(self.names)).all())
 
     def _described(self) -> dict[str, object]:
@@ -75,26 +96,36 @@ def simulation_based_calibration(
 ) -> Calibration:
     """Ranks of the function's values at the inputs `at`, and of the log-likelihood of the data.
 
-    All data sets are worked on at once. Draws of one Markov chain depend on each other, which piles ranks up at both
-    ends; `effort=Effort(thin=...)` helps.
+    The method works on all data sets at once. Draws of one Markov chain depend on each other, so that too many ranks
+    lie at both ends; `effort=Effort(thin=...)` helps.
 
     Args:
-        prior: The prior that weights are drawn from, and that the method infers under.
-        network: The network whose weights they are.
+        prior: The prior of the simulated weights, which the method also infers under.
+        network: The network.
         x: Inputs of every simulated data set.
-        likelihood: What data are drawn from, given the network's outputs.
+        likelihood: The distribution of simulated data given the network's outputs.
         method: As for `bnnp.infer`, or a function from data sets to posteriors, as
             `lambda sets: [model.condition(t.x, t.y, num_samples=99) for t in sets]` for a trained model.
         simulations: Number of simulated data sets.
         num_samples: Samples of each posterior.
-        at: Inputs at which the function is looked at; three of `x` where not given.
-        effort: What a method may cost.
-        seed: Seed of all randomness.
+        at: Inputs at which the function's values are ranked; by default three of `x`.
+        effort: How much work goes into the inference.
+        seed: Seed of all draws.
         progress: Whether to show a progress bar.
 
+    Returns:
+        The ranks, with their histogram and a test of uniformity. `bnnp.plots.rank_histograms` draws them.
+
+    Raises:
+        ValueError: If a number is not positive, or posteriors have another number of samples.
+
     Example:
-        found = simulation_based_calibration(model.prior, model.network, x, likelihood=model.likelihood, method="nuts")
-        found.p_values(); bnnp.plots.rank_histograms(found)
+        >>> parts = model.prior, model.network
+        >>> choices = {"method": "ensemble", "effort": bnnp.inference.Effort(steps=2)}
+        >>> calibrate = bnnp.evaluation.simulation_based_calibration
+        >>> found = calibrate(*parts, x, likelihood=model.likelihood, simulations=3, num_samples=4, **choices)
+        >>> found.ranks.shape, found.names
+        ((3, 4), ('f(-1)', 'f(0)', 'f(1)', 'log-likelihood'))
     """
     if simulations < 1 or num_samples < 1:
         raise ValueError(f"simulations and num_samples: got {simulations} and {num_samples}, expected positive numbers")
@@ -127,7 +158,7 @@ def _simulated(
 
 
 def _ranks(posteriors: Sequence[WeightSamples], truth: list[Tensor], sets: list[Task], looked_at: Tensor) -> np.ndarray:
-    """Of the true weights' quantities among those of each posterior's samples (simulations, quantities)."""
+    """Ranks of the true weights' quantities among those of each posterior's samples (simulations, quantities)."""
     ranks = []
     for i, (task, posterior) in enumerate(zip(sets, posteriors, strict=True)):
         true = _Known(posterior, [w[i : i + 1] for w in truth])
@@ -136,7 +167,7 @@ def _ranks(posteriors: Sequence[WeightSamples], truth: list[Tensor], sets: list[
 
 
 class _Known(WeightSamples):
-    """Given weights, in the place of a posterior's samples."""
+    """Known weights in the form of a posterior's samples."""
 
     def __init__(self, like: WeightSamples, weights: list[Tensor]):
         self.like = like
@@ -159,7 +190,7 @@ class _Known(WeightSamples):
 
 
 def _quantities(posterior: WeightSamples, task: Task, at: Tensor) -> np.ndarray:
-    """(samples, quantities)."""
+    """The ranked quantities of every weight sample (samples, quantities)."""
     values = posterior.predict_by_samples(at).outputs.flatten(1).double()
     likelihood = posterior.predict_by_samples(task.x).pointwise_log_prob(task.y).sum(1, keepdim=True)
     return torch.cat([values, likelihood], dim=1).numpy()

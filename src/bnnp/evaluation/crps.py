@@ -6,17 +6,26 @@ import numpy as np
 import torch
 
 MANY = 100
-"""Components from which the closed form, which looks at all pairs of them, is slower than its integral."""
+"""Number of components above which the closed form, a sum over all pairs, is slower than the integral."""
 NUMBERS_AT_ONCE = 2**22
 STEPS_PER_DEVIATION = 2.0
-"""Steps of the trapezoidal rule per least standard deviation: the integrand is analytic, and its error below 1e-15."""
+"""Steps of the trapezoidal rule per least standard deviation: the integrand is analytic, the error below 1e-15."""
 
 
 def crps_of_mixture(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-    """For each of n observations, with mixtures (n, K): in closed form, or to 1e-12 by its integral if K is large.
+    """The score of each of n observations under its own mixture of K Gaussians.
 
-    `E|X - y| - E|X - X'|/2`, where `E|X - X'|/2 = integral of F (1 - F)`. Cost per observation: `O(K^2)` up to K = 100,
-    `O(K range / least standard deviation)` above.
+    It is `E|X - y| - E|X - X'|/2`, where `E|X - X'|/2 = integral of F (1 - F)`: in closed form up to K = 100, by the
+    integral to 1e-12 above. Cost per observation: `O(K^2)` up to K = 100, `O(K range / least standard deviation)`
+    above.
+
+    Args:
+        observed: Observations (n,).
+        means: Means of the components (n, K).
+        spreads: Standard deviations of the components (n, K).
+
+    Returns:
+        Scores (n,).
     """
     count, components = means.shape
     size = max(1, NUMBERS_AT_ONCE // components**2 if components <= MANY else 1)

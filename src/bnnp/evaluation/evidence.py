@@ -3,7 +3,7 @@
 Three estimators. Plain Monte Carlo averages the likelihood over the prior; it needs no approximation, and fails where
 the data are informative, since no draw comes near the posterior. Importance sampling draws from an approximate
 posterior whose density is known. Tempered sequential Monte Carlo goes from the prior to the posterior in steps. Each
-says how much it is to be trusted.
+estimate says whether it can be trusted.
 """
 
 import math
@@ -24,17 +24,19 @@ from bnnp.numerics.gaussian import CAREFUL, log_prior
 from bnnp.numerics.last_layer import condition_last_layer
 
 FEW_EFFECTIVE = 100
-"""Below so many effective draws an estimate is not to be trusted."""
+"""An estimate from fewer effective draws cannot be trusted."""
 LARGE_ERROR = 1.0
-"""Nor above such a standard error, in nats: the log of an average is then biased downwards by about as much."""
+"""An estimate with a larger standard error, in nats, cannot be trusted: its bias downwards is about as large."""
 
 
 @dataclass(frozen=True)
 class LogEvidence:
     """An estimate of `log p(y)`, in nats and in the units of the data.
 
-    standard_error: of the estimate, by the delta method; too small where `effective` is small.
-    effective: number of equal draws that would weigh as much (Kish).
+    Attributes:
+        value: The estimate.
+        standard_error: Its standard error by the delta method; too small where `effective` is small.
+        effective: Kish's effective number of draws.
     """
 
     value: float
@@ -43,13 +45,14 @@ class LogEvidence:
 
     @property
     def doubt(self) -> str:
-        """Why it is not to be trusted; empty where nothing is known to speak against it."""
+        """The reason not to trust the estimate; empty if there is none."""
         if not self.effective >= FEW_EFFECTIVE:
             return f"{self.effective:.1f} effective draws"
         return "" if self.standard_error <= LARGE_ERROR else f"a standard error of {self.standard_error:.1f} nats"
 
     @property
     def trustworthy(self) -> bool:
+        """Whether there is no reason for doubt."""
         return not self.doubt
 
     def __str__(self) -> str:
@@ -59,9 +62,12 @@ class LogEvidence:
 
 @dataclass(frozen=True)
 class Divergence:
-    """`KL(q || p(w | y))`, the log evidence less the bound, in nats.
+    """`KL(q || p(w | y))`: the log evidence minus the evidence lower bound, in nats.
 
-    doubt: why it is not to be trusted; empty where nothing is known to speak against it.
+    Attributes:
+        value: The estimate.
+        standard_error: Its standard error.
+        doubt: The reason not to trust the estimate; empty if there is none.
     """
 
     value: float
@@ -77,7 +83,13 @@ class Divergence:
 def divergence(evidence: LogEvidence, bound: float, bound_error: float) -> Divergence:
     """How far an approximation with this evidence lower bound is from the true posterior.
 
-    Example: `divergence(by_tempering(target), post.diagnostics.bound, post.diagnostics.bound_error)`
+    Args:
+        evidence: The log evidence, as from `by_tempering(target)`.
+        bound: The evidence lower bound, as from `post.diagnostics.bound`.
+        bound_error: Its standard error.
+
+    Returns:
+        The divergence, with its standard error.
     """
     value, error = evidence.value - bound, math.hypot(evidence.standard_error, bound_error)
     doubt = ""
@@ -123,7 +135,17 @@ class _Sums:
 def by_monte_carlo(
     target: Target, samples: int = 1_000_000, *, seed: Seed = 0, advance: Callable[[int], None] = lambda _: None
 ) -> LogEvidence:
-    """`log (1/S) sum_s p(y | w_s)` over draws from the prior, streamed: memory does not grow with `samples`."""
+    """`log (1/S) sum_s p(y | w_s)` over draws from the prior. Memory does not grow with `samples`.
+
+    Args:
+        target: The posterior of one data set.
+        samples: Number of draws.
+        seed: Seed of the draws.
+        advance: Called with the number of new draws, for a progress bar.
+
+    Returns:
+        The log evidence.
+    """
     _check_one(target)
     generator = as_generator(seed)
     widest = max(target.network.sizes) + 1
@@ -141,8 +163,15 @@ def by_monte_carlo(
 def by_importance(target: Target, posterior: WeightPosterior) -> LogEvidence:
     """From the samples of a BNNP's posterior and their densities (the bound of importance-weighted autoencoders).
 
-    Its expectation lies below the truth and rises towards it with the number of samples. Under a Gaussian likelihood
-    the last layer is integrated: the samples are those of the hidden layers, and weigh more equally.
+    Its expectation lies below the truth and rises towards it with the number of samples. With a Gaussian likelihood the
+    last layer is integrated: the samples are those of the hidden layers, and their weights are more equal.
+
+    Args:
+        target: The posterior of one data set.
+        posterior: A BNNP's posterior for the same data set.
+
+    Returns:
+        The log evidence.
     """
     _check_one(target)
     if isinstance(target.likelihood, Gaussian):
@@ -154,7 +183,7 @@ def by_importance(target: Target, posterior: WeightPosterior) -> LogEvidence:
 
 
 def _log_weights_of_hidden_layers(target: Target, posterior: WeightPosterior) -> Float[Tensor, "samples"]:
-    """`log p(W_h) + log p(y | W_h) - log q(W_h | y)`, where the last layer has been integrated."""
+    """`log p(W_h) + log p(y | W_h) - log q(W_h | y)`, with the last layer integrated."""
     assert isinstance(target.likelihood, Gaussian)
     hidden, whitened = [w.unsqueeze(0) for w in posterior.weights[:-1]], []
     log_ratio = torch.zeros(posterior.num_samples, dtype=CAREFUL)
@@ -196,8 +225,19 @@ def by_tempering(
 ) -> LogEvidence:
     """Tempered sequential Monte Carlo: from the prior to the posterior in steps that keep half of the particles.
 
-    The mean of `repeats` independent runs; the standard error is theirs. After each step particles are resampled, and
-    moved by Hamiltonian steps whose size follows their acceptance.
+    After each step, particles are resampled and moved by Hamiltonian steps whose size follows their acceptance.
+
+    Args:
+        target: The posterior of one data set.
+        particles: Particles per run.
+        moves: Hamiltonian moves per step.
+        leapfrog_steps: Leapfrog steps per move.
+        repeats: Independent runs. Their evidences are averaged; their spread gives the standard error.
+        seed: Seed of all draws.
+        advance: Called with the power of the likelihood after each step, for a progress bar.
+
+    Returns:
+        The log evidence.
     """
     _check_one(target)
     generator = as_generator(seed)
@@ -232,7 +272,7 @@ def _moved(method: HMC, density: Tempered, chain: Chain, generator: torch.Genera
 
 
 def _next_power(likelihood: Float[Tensor, "particles"], power: float) -> Tensor:
-    """The largest power up to 1 at which the weights still are worth half of the particles; by bisection."""
+    """The largest power up to 1 at which the effective number of particles is still half of all; by bisection."""
 
     def effective(following: float) -> float:
         weights = ((following - power) * likelihood).softmax(0)
@@ -248,7 +288,7 @@ def _next_power(likelihood: Float[Tensor, "particles"], power: float) -> Tensor:
 
 
 def _systematic(weights: Float[Tensor, "sets particles"], generator: torch.Generator) -> Tensor:
-    """Resampling by one uniform draw a set: the number of copies differs from its expectation by less than one."""
+    """Resampling by one uniform draw per set: the number of copies differs from its expectation by less than one."""
     count = weights.shape[1]
     start = torch.rand(len(weights), 1, generator=generator, dtype=weights.dtype)
     places = (start + torch.arange(count)) / count
@@ -261,7 +301,7 @@ def _repeated(target: Target, repeats: int):
 
 
 def _change_of_units(target: Target) -> float:
-    """The log-density of outputs in the user's units, less that in the model's."""
+    """The log-density of outputs in the user's units minus that in the model's units."""
     if not target.likelihood.real_valued:
         return 0.0
     return -float(target.prior.view.columns.y_scale.double().log().sum()) * int(target.data.mask.sum())

@@ -1,4 +1,4 @@
-"""The exact predictive of a synthetic process, dressed as a model, so that the best possible is one more row."""
+"""The exact predictive of a synthetic process in the form of a model, to compare scores with the best possible."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,14 +13,28 @@ from bnnp.tasks.exact import ExactPredictive
 
 
 class ExactSource(Protocol):
+    """A source of tasks that knows its exact predictive."""
+
     def oracle(self, x: Any, y: Any, x_new: Any) -> ExactPredictive: ...
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """`bnnp.evaluate(Oracle(bnnp.tasks.sawtooth()), ...)` scores the exact posterior of the process.
+    """The exact posterior of a synthetic process, in the form of a model.
 
-    Its densities are exact; `num_samples` is the number of its functions alone.
+    `bnnp.evaluate` of it gives the best possible scores. Its densities are exact; `num_samples` is only the number of
+    its function samples.
+
+    Args:
+        source: A source of tasks with an exact predictive, such as `bnnp.tasks.sawtooth()`.
+
+    Raises:
+        ValueError: If the source has no exact predictive.
+
+    Example:
+        >>> oracle = bnnp.Oracle(bnnp.tasks.sawtooth())
+        >>> oracle.condition(x, y, num_samples=10).predict(x_new).samples.shape
+        (10, 2, 1)
     """
 
     source: ExactSource
@@ -30,11 +44,32 @@ class Oracle:
             raise ValueError(f"source: got {type(self.source).__name__}, which has no exact predictive")
 
     def condition(self, x: Any, y: Any, *, num_samples: int = 1000, seed: Seed = 0) -> "OraclePosterior":
+        """Condition on one data set.
+
+        Args:
+            x: Inputs (points, in).
+            y: Outputs (points, 1).
+            num_samples: Number of function samples.
+            seed: Seed of the function samples.
+
+        Returns:
+            The exact posterior, with `predict`.
+        """
         return OraclePosterior(self.source, x, y, num_samples, as_integer(seed))
 
 
 @dataclass(frozen=True, eq=False)
 class OraclePosterior:
+    """The exact posterior given one data set.
+
+    Attributes:
+        source: The source of tasks.
+        x: Inputs of the data set.
+        y: Outputs of the data set.
+        num_samples: Number of function samples.
+        seed: Seed of the function samples.
+    """
+
     source: ExactSource
     x: Any
     y: Any
@@ -42,6 +77,7 @@ class OraclePosterior:
     seed: int
 
     def predict(self, x: Any) -> MixturePredictive:
+        """The exact predictions at new inputs (points, in)."""
         inputs = as_columns(x, "x")
         exact = self.source.oracle(self.x, self.y, inputs)
         means, variances = exact.mean.unsqueeze(0), exact.covariance.diagonal().clamp(min=0).view(1, -1, 1)
@@ -53,7 +89,7 @@ class OraclePosterior:
 
 @dataclass(frozen=True)
 class _ExactGaussian:
-    """The one Gaussian that the exact predictive is."""
+    """The exact predictive as a mixture of one Gaussian."""
 
     process: ExactPredictive
     num_samples: int

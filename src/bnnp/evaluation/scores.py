@@ -1,4 +1,4 @@
-"""How good predictions are: log densities, errors, calibration. Each with its standard error over tasks."""
+"""Scores of predictions: log densities, errors and calibration, each with its standard error over tasks."""
 
 import json
 import math
@@ -30,35 +30,51 @@ _SPLIT, _CONDITION, _OBSERVE = 1, 2, 3
 
 
 class Posterior(Protocol):
+    """Anything that predicts at new inputs."""
+
     def predict(self, x: Any) -> Predictive: ...
 
 
 class Conditionable(Protocol):
-    """Anything that predicts from a context: a model, a peer, the oracle."""
+    """Anything that predicts from a context: a model, a neural process, the oracle."""
 
     def condition(self, x: Any, y: Any, *, num_samples: int = ..., seed: Seed) -> Posterior: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scores(Shown):
-    """Scores of every task, their means and standard errors. `scores["mae"]` is a mean.
+    """Scores of every task, with their means and standard errors. `scores["mae"]` is a mean over tasks.
 
-    The log predictive densities carry in their name how they are estimated. `joint_lppd@1000` is from 1000 weight
-    samples: it is biased by their number, and must not be compared across different numbers. `joint_lppd@20 integrated`
-    has the last layer integrated given 20 samples of the hidden layers, `joint_lppd@integrated` given as many as each
-    task needs, and `joint_lppd@exact` is exact. Looking up `"joint_lppd"` works as well.
+    The names of log predictive densities say how they are estimated. `joint_lppd@1000` is from 1000 weight samples: its
+    bias depends on this number, so compare only values with the same number. `joint_lppd@20 integrated` integrates the
+    last layer given 20 samples of the hidden layers, `joint_lppd@integrated` given as many as each task needs, and
+    `joint_lppd@exact` is exact. `scores["joint_lppd"]` finds each of them.
+
+    Args:
+        per_task: A table with one row per task and one column per score.
+
+    Example:
+        >>> import pandas as pd
+        >>> scores = bnnp.Scores(pd.DataFrame({"mae": [0.25, 0.75]}, index=["first", "second"]))
+        >>> scores["mae"], scores.standard_error("mae")
+        (0.5, 0.25)
+        >>> scores.names()
+        ['mae']
     """
 
     per_task: "pd.DataFrame"
 
     def __getitem__(self, name: str) -> float:
+        """The mean of a score over tasks."""
         return float(self._values(name).mean())
 
     def standard_error(self, name: str) -> float:
+        """The standard error of a score's mean over tasks; NaN for a single task."""
         values = self._values(name)
         return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
     def names(self) -> list[str]:
+        """The names of all scores."""
         return [str(name) for name in self.per_task.columns]
 
     def table(self) -> "pd.DataFrame":
@@ -69,7 +85,7 @@ class Scores(Shown):
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, which JSON can hold: None stands for a number that is not finite."""
+        """All scores as plain values for JSON: None stands for a number that is not finite."""
         means = {
             name: {"mean": _plain(self[name]), "standard_error": _plain(self.standard_error(name))}
             for name in self.names()
@@ -79,6 +95,7 @@ class Scores(Shown):
         return {"tasks": len(labels), "scores": means, "task": labels, "per_task": per_task}
 
     def to_json(self) -> str:
+        """`to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=1, allow_nan=False)
 
     def __str__(self) -> str:
@@ -114,15 +131,25 @@ def evaluate(
     Args:
         model: A model, a neural process, or the oracle.
         tasks: A source, of which `num_tasks` are drawn (all of a collection) and split at random, or ready splits.
-        num_samples: Samples of a task's posterior; where not given, as many as the model takes by itself.
+        num_samples: Samples of a task's posterior; by default as many as the model chooses.
         num_tasks: Number of tasks that are drawn from a source.
         context_share: Range of the share of a task's points that is given as context.
         context_count: Range of the number of context points, instead of their share.
         noise: Score as if the observation noise had this standard deviation (Gaussian likelihood only).
         seed: Seed of splits, posterior samples and observations.
 
+    Returns:
+        The scores of every task, their means and standard errors.
+
+    Raises:
+        ValueError: If a number is not positive, there are no tasks, or `noise` does not fit the likelihood.
+
     Example:
-        `print(bnnp.evaluate(model, bnnp.tasks.sawtooth(), seed=0))`
+        >>> scores = bnnp.evaluate(model, tasks, num_samples=20, seed=0)
+        >>> len(scores.per_task)
+        6
+        >>> scores.names()[3:6]
+        ['mae', 'rmse', 'crps']
     """
     import pandas as pd
 
@@ -138,7 +165,7 @@ def evaluate(
 def _score_one(
     model: Conditionable, split: Split, num_samples: int | None, noise: float | None, keys: tuple[int, int]
 ) -> dict[str, float]:
-    """All scores of one task. `keys`: the seed, and the number of the task."""
+    """All scores of one task. `keys` are the seed and the number of the task."""
     number, index = keys
     choices = {} if num_samples is None else {"num_samples": num_samples}
     posterior = model.condition(split.context.x, split.context.y, seed=child(number, _CONDITION, index), **choices)
@@ -151,9 +178,22 @@ def _score_one(
 
 
 def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0, estimator: str | None = None) -> dict[str, float]:
-    """All scores of one task. See `lppd` for the three log densities.
+    """All scores of one prediction: log densities (see `lppd`), errors, CRPS and coverage, or accuracy for classes.
 
-    estimator: what stands behind the `@` in their names; where not given, what `estimator_of` says.
+    Args:
+        predictive: The prediction.
+        y: The true outputs (points, out), in the user's units.
+        seed: Seed of the observations, where a score needs draws of them.
+        estimator: The part after the `@` in the names of log densities; by default the result of `estimator_of`.
+
+    Returns:
+        The scores by name.
+
+    Example:
+        >>> import torch
+        >>> found = bnnp.evaluation.score(post.predict(x), torch.as_tensor(y))
+        >>> sorted(found)[:3]
+        ['coverage_50', 'coverage_90', 'coverage_95']
     """
     terms = predictive.pointwise_log_prob(y)
     densities = {**lppd(terms), "joint": predictive.joint_log_prob(y) / len(y)}  # not all know it from single points
@@ -189,17 +229,29 @@ def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0, estimator: st
 
 
 def estimator_of(predictive: Predictive, samples: int) -> str:
-    """How log-densities are estimated: by so many samples, with the last layer integrated or not, or exactly."""
+    """How log-densities are estimated: from a number of samples, with the last layer integrated or not, or exactly."""
     if not isinstance(predictive, MixturePredictive):
         return str(samples)
     return "exact" if predictive.components.exact else f"{samples} integrated"
 
 
 def lppd(terms: torch.Tensor) -> dict[str, float]:
-    """The three ways to write a log predictive density a point, from log-densities (samples, points).
+    """The three kinds of log predictive density per point.
 
-    joint: `(1/n) log (1/K) sum_k prod_n p_kn`;  marginal: `(1/n) sum_n log (1/K) sum_k p_kn`;
-    pooled: `log 1/(K n) sum_k sum_n p_kn`.
+    - joint: `(1/n) log (1/K) sum_k prod_n p_kn`
+    - marginal: `(1/n) sum_n log (1/K) sum_k p_kn`
+    - pooled: `log 1/(K n) sum_k sum_n p_kn`
+
+    Args:
+        terms: Log-densities `log p_kn` (samples, points).
+
+    Returns:
+        The three values by name.
+
+    Example:
+        >>> import torch
+        >>> bnnp.evaluation.lppd(torch.zeros(2, 3))
+        {'joint': 0.0, 'marginal': 0.0, 'pooled': 0.0}
     """
     samples, points = terms.shape
     return {
@@ -210,7 +262,24 @@ def lppd(terms: torch.Tensor) -> dict[str, float]:
 
 
 def with_noise(predictive: Predictive, noise: float) -> Predictive:
-    """The same functions under a Gaussian observation noise of this standard deviation, in the user's units."""
+    """The same prediction with another Gaussian observation noise.
+
+    Args:
+        predictive: The prediction.
+        noise: Standard deviation of the new noise, in the user's units.
+
+    Returns:
+        The prediction of the same functions with the new noise.
+
+    Raises:
+        ValueError: If the likelihood is not Gaussian with one noise, or the functions depend on the model's noise.
+
+    Example:
+        >>> pred = post.predict(x_new)
+        >>> other = bnnp.evaluation.with_noise(pred, 2.0)
+        >>> bool((other.std >= 2.0).all()), bool((other.mean == pred.mean).all())
+        (True, True)
+    """
     if isinstance(predictive, MixturePredictive):
         return predictive.with_noise(noise)
     assert isinstance(predictive, SampledPredictive)

@@ -1,4 +1,4 @@
-"""Other ways to infer the same weights, for any prior of the library."""
+"""Other methods to infer the same weights, under any prior of the library."""
 
 from bnnp.inference.base import Diagnostics, Effort, Method
 from bnnp.inference.infer import METHODS, InferenceWarning, InferredPosterior, infer, infer_many

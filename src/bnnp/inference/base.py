@@ -1,4 +1,4 @@
-"""The form that all ways to infer weights have: `init`, `step`, `sample`, in that order."""
+"""The interface of all methods of inference: `init`, then `step` many times, then `sample`."""
 
 import abc
 from collections.abc import Sequence
@@ -13,17 +13,25 @@ from bnnp.inference.target import Target
 
 @dataclass(frozen=True)
 class Effort:
-    """How much work goes into it.
+    """How much work goes into an inference. A method reads the fields that it needs.
 
     Args:
-        steps: Of the optimiser, or of every Markov chain after its warm-up. None: the method's own number, or as many
-            as the samples need.
-        learning_rate: Of the optimiser, first and last.
+        steps: Number of steps of the optimiser, or of every Markov chain after its warm-up. None: the method's own
+            number, or as many as the samples need.
+        learning_rate: Learning rate of the optimiser at the first and at the last step.
         elbo_samples: Weight samples per step of the optimiser.
-        chains: Markov chains.
+        chains: Number of Markov chains.
         warmup: Steps of each chain that are thrown away.
-        thin: How many steps of a chain make one sample.
-        climb: Steps up the log posterior from a draw of the prior before a chain begins.
+        thin: Every `thin`-th step of a chain becomes a sample, if `steps` is None.
+        climb: Steps up the log posterior density, from a draw of the prior, before a chain begins.
+
+    Raises:
+        ValueError: If a number is too small or a learning rate is not positive.
+
+    Example:
+        >>> effort = bnnp.inference.Effort(chains=2, warmup=100)
+        >>> effort.chains, effort.steps
+        (2, None)
     """
 
     steps: int | None = None
@@ -46,15 +54,25 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """How inference went. What a method does not have is None.
+    """How an inference went. A field that a method does not have is None.
 
-    acceptance: mean probability of the proposals of every chain.  step_size: of every chain, after warm-up.
-    rhat, ess: the largest R-hat and the smallest effective sample size (bulk) among the function's values at the data's
-        first inputs: weights themselves may be exchanged without a change of the function, so that theirs mean little.
-    elbo: the estimates of the evidence lower bound, or of the log posterior density, during the optimisation.
-    bound, bound_error: the bound at its end, from `BOUND_SAMPLES` samples, and its standard error, in nats and in the
-        units of the model.
-    warnings: what speaks against the result.
+    R-hat and effective sample size are those of the function's values at the first inputs of the data. Those of the
+    weights mean little: hidden units can swap places without a change of the function.
+
+    Attributes:
+        acceptance: Mean acceptance probability of the proposals of every chain.
+        step_size: Step size of every chain after warm-up.
+        rhat: The largest R-hat.
+        ess: The smallest effective sample size (bulk).
+        elbo: Estimates of the evidence lower bound, or of the log posterior density, during the optimisation.
+        bound: The evidence lower bound at the end, from `BOUND_SAMPLES` samples, in nats and in the model's units.
+        bound_error: Standard error of `bound`.
+        warnings: Reasons to doubt the result.
+
+    Example:
+        >>> found = bnnp.infer(model, x, y, method="ensemble", num_samples=2, steps=5).diagnostics
+        >>> len(found.elbo), found.rhat, found.warnings
+        (5, None, ())
     """
 
     acceptance: Float[Tensor, "chains"] | None = None
@@ -69,9 +87,12 @@ class Diagnostics:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a method ends with: weights of every layer, and for every data set how it went.
+    """The result of a method.
 
-    chains: how many Markov chains the samples come from, one after the other; 1 for other methods.
+    Attributes:
+        weights: Weight samples of every layer.
+        diagnostics: How the inference went, for every data set.
+        chains: Number of Markov chains that the samples come from, chain after chain; 1 for other methods.
     """
 
     weights: list[Float[Tensor, "sets samples _d _out"]]
@@ -80,23 +101,31 @@ class Drawn:
 
 
 class Method(abc.ABC):
-    """A record of choices. All data sets of a target are worked on side by side.
+    """A way to infer weights, as a record of its settings. It works on all data sets of a target side by side.
 
-    `init` gives a state, `step` the next one, and `sample` what is wanted in the end. States are the method's own.
+    `init` makes the first state, `step` makes the next state from the last one, and `sample` draws weights from the
+    final state. Every method has its own kind of state.
+
+    Example:
+        >>> isinstance(bnnp.inference.METHODS["nuts"], bnnp.inference.Method)
+        True
     """
 
     whitened = False
-    """Whether it works in coordinates in which the prior is standard normal."""
+    """Whether the method works in coordinates in which the prior is standard normal."""
 
     @abc.abstractmethod
     def num_steps(self, effort: Effort, num_samples: int) -> int:
-        """How many steps so much effort is."""
+        """The number of calls of `step` for this effort."""
 
     @abc.abstractmethod
-    def init(self, target: Target, effort: Effort, num_samples: int, generator: torch.Generator) -> Any: ...
+    def init(self, target: Target, effort: Effort, num_samples: int, generator: torch.Generator) -> Any:
+        """The first state."""
 
     @abc.abstractmethod
-    def step(self, target: Target, state: Any, generator: torch.Generator) -> Any: ...
+    def step(self, target: Target, state: Any, generator: torch.Generator) -> Any:
+        """The state after one more step."""
 
     @abc.abstractmethod
-    def sample(self, target: Target, state: Any, num_samples: int, generator: torch.Generator) -> Drawn: ...
+    def sample(self, target: Target, state: Any, num_samples: int, generator: torch.Generator) -> Drawn:
+        """Weight samples from the final state, with diagnostics."""

@@ -1,4 +1,4 @@
-"""The one way to climb: evidence lower bounds, and log posterior densities, by Adam."""
+"""Maximisation of evidence lower bounds and of log posterior densities by Adam."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,13 @@ from bnnp.training.optimiser import set_gradients
 
 @dataclass
 class Climb:
-    """Under way: the optimiser has its own memory, so that a step changes it in place.
+    """An optimisation by Adam. A step changes the parameters and the optimiser in place.
 
-    steps: how many are planned; the learning rate falls linearly from the first to the last.
-    trace: the objectives of all data sets before every step.
+    Attributes:
+        parameters: The parameters.
+        steps: Planned number of steps.
+        learning_rate: First and last learning rate; it changes linearly between them.
+        trace: The objectives of all data sets before every step.
     """
 
     parameters: Sequence[nn.Parameter]
@@ -28,13 +31,21 @@ class Climb:
         self.optimiser = torch.optim.Adam(self.parameters, lr=self.learning_rate[0], fused=True)
 
     def up(self, objective: Callable[[], Float[Tensor, "sets"]]) -> None:
-        """A step that raises the sum of the objectives of all data sets, which Adam keeps apart."""
+        """One step up the sum of the objectives of all data sets; no entry of a parameter belongs to two data sets."""
         value = objective()
         gradients = torch.autograd.grad(value.sum(), self.parameters, allow_unused=True)
         self.along(value.detach(), gradients)
 
     def along(self, value: Float[Tensor, "sets"], gradients: Sequence[Tensor | None]) -> None:
-        """A step along given gradients."""
+        """One step along given gradients.
+
+        Args:
+            value: The objectives of all data sets before the step.
+            gradients: The gradient of every parameter.
+
+        Raises:
+            ArithmeticError: If an objective is not finite.
+        """
         done = len(self.trace)
         if not bool(torch.isfinite(value).all()):
             where = int((~torch.isfinite(value)).nonzero()[0])
@@ -56,7 +67,7 @@ def climb_density(
     steps: int,
     learning_rate: tuple[float, float],
 ) -> Float[Tensor, "sets samples size"]:
-    """Positions that are nearer to a mode of the density."""
+    """Positions after `steps` steps of Adam up the density."""
     place = nn.Parameter(position.detach().clone())
     climb = Climb([place], steps, learning_rate)
     for _ in range(steps):

@@ -1,6 +1,6 @@
 """Gradients of log posterior densities, many data sets and samples at once.
 
-Networks are small and gradients are many, so that the calls cost more than the arithmetic: autograd makes many of them.
+Networks are small and gradients are many, so that function calls cost more than arithmetic. Autograd makes many calls.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "silu": lambda before, after: torch.sigmoid(before) * (1 + before - after),
     "identity": lambda before, after: torch.ones_like(after),
 }
-"""Derivatives of nonlinearities from their input and output; autograd finds the others."""
+"""Derivatives of nonlinearities from their input and output; autograd computes those of all others."""
 
 
 def by_autograd(
     function: Callable[[Tensor], Tensor], position: Float[Tensor, "*batch size"]
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch size"]]:
-    """A function of positions, one value each, and its gradient."""
+    """The value of a function at every position, and its gradient."""
     with torch.enable_grad():
         leaf = position.detach().requires_grad_()
         value = function(leaf)
@@ -38,9 +38,18 @@ def by_backpropagation(
     x: Float[Tensor, "batch points x"],
     slope_of: Callable[[Float[Tensor, "batch points y"]], Float[Tensor, "batch points y"]],
 ) -> tuple[Float[Tensor, "batch points y"], list[Float[Tensor, "batch _out _d"]]]:
-    """A network's outputs, and the gradient by the weights, unit by unit, of what has the slope `slope_of(outputs)`.
+    """A network's outputs, and the gradient of a function of them in the weights.
 
-    Two products a layer on the way back, `O(points weights)`.
+    The way back takes two products per layer, `O(points weights)`.
+
+    Args:
+        network: The network.
+        units: Weights of every layer, unit by unit.
+        x: Inputs.
+        slope_of: The gradient of the function in the outputs, given the outputs.
+
+    Returns:
+        The outputs, and the gradient for every layer, unit by unit.
     """
     activation = activation_by_name(network.activation) if isinstance(network.activation, str) else network.activation
     features, before = [with_bias(x)], []

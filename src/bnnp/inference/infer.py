@@ -1,4 +1,4 @@
-"""`bnnp.infer`: the weights of one data set, or of many at once, by a method of the user's choice."""
+"""`bnnp.infer`: the posterior over weights for one data set, or for many, by a method of the user's choice."""
 
 import warnings
 from collections.abc import Sequence
@@ -46,18 +46,43 @@ METHODS: dict[str, Method] = {
     "last_layer_laplace": Laplace(last_layer=True),
     "ensemble": Ensemble(),
 }
+"""Methods by name, with their default settings."""
 _START, _RUN, _SAMPLE = range(3)
 
 
 class InferenceWarning(UserWarning):
-    """Something speaks against the result of an inference; `post.diagnostics.warnings` says what."""
+    """A warning that the result of an inference may be wrong; `post.diagnostics.warnings` holds the reasons.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     short = bnnp.infer(model, x, y, method="sgld", num_samples=4, chains=2, warmup=0)
+        >>> caught[0].category.__name__
+        'InferenceWarning'
+    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InferredPosterior(WeightSamples):
-    """Samples of the weights given one data set: `predict` and `functions` as for a BNNP's posterior.
+    """Samples of the weights given one data set. `bnnp.infer` makes it.
 
-    chains: how many Markov chains the samples come from, one after the other; 1 for other methods.
+    It has `predict` and `functions`, like the posterior of a BNNP.
+
+    Attributes:
+        of_network: The network whose weights these are.
+        of_likelihood: The likelihood, with its noise.
+        of_columns: Names, shifts and scales of the user's inputs and outputs.
+        weights: Samples of every layer (samples, d_in + 1, d_out); the last row is the bias.
+        chains: Number of Markov chains that the samples come from, chain after chain; 1 for other methods.
+        diagnostics: How the inference went.
+
+    Example:
+        >>> found = bnnp.infer(model, x, y, method="ensemble", num_samples=3, steps=5)
+        >>> found.num_samples, found.predict(x_new).mean.shape
+        (3, (2, 1))
+        >>> [f(x_new).shape for f in found.functions()]
+        [(2, 1), (2, 1), (2, 1)]
     """
 
     of_network: AnyNetwork
@@ -80,7 +105,14 @@ class InferredPosterior(WeightSamples):
         return self.of_columns
 
     def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
-        """Predictions at new inputs (points, in), made of the functions of all weight samples."""
+        """Predictions at new inputs, from the functions of all weight samples.
+
+        Args:
+            x: Inputs (points, in).
+
+        Returns:
+            The predictions, in the user's units.
+        """
         return self.predict_by_samples(x)
 
     def _described(self) -> dict[str, object]:
@@ -88,7 +120,7 @@ class InferredPosterior(WeightSamples):
 
 
 class Options(TypedDict, total=False):
-    """What both forms of `infer` take; `infer` and `Effort` say what each option means."""
+    """Options of both forms of `infer`; `infer` and `Effort` explain each of them."""
 
     method: str | Method
     num_samples: int
@@ -105,7 +137,7 @@ class Options(TypedDict, total=False):
 
 
 class OptionsOfMany(TypedDict, total=False):
-    """What both forms of `infer_many` take."""
+    """Options of both forms of `infer_many`."""
 
     method: str | Method
     num_samples: int
@@ -137,25 +169,38 @@ def infer(
     progress: bool = False,
     **effort: Any,
 ) -> InferredPosterior:
-    """The posterior over a network's weights for one data set, under any prior of the library, learned or not.
+    """Infer the posterior over a network's weights for one data set, under any prior of the library, learned or not.
 
-    `infer(model, x, y)` takes prior, network and likelihood, with its learned noise, from a model;
-    `infer(prior, network, x, y, likelihood=...)` is given each of them.
+    `infer(model, x, y)` takes the prior, the network and the likelihood, with its learned noise, from a model.
+    `infer(prior, network, x, y, likelihood=...)` takes them one by one.
 
     Args:
         subject: A model, or a prior.
-        *data: The inputs (points, in) and outputs (points, out) of a data set; after a prior, the network first.
-        method: A name from `bnnp.inference.METHODS`, or a record of choices such as `bnnp.inference.HMC()`.
-        likelihood: For the form with a prior. It is held fixed.
-        num_samples: Weight samples.
-        whitened: Whether samplers, and what climbs to modes, move in coordinates in which the prior is standard normal.
-        seed: Of all draws.
-        progress: Show a progress bar.
-        **effort: The fields of `bnnp.inference.Effort`, as in `steps=1000`.
+        *data: The inputs (points, in) and the outputs (points, out) of the data set. After a prior, the network comes
+            before them.
+        method: A name from `bnnp.inference.METHODS`, or a method with its settings, such as `bnnp.inference.HMC()`.
+        likelihood: The likelihood, held fixed. Only with a prior; a model brings its own.
+        num_samples: Number of weight samples.
+        whitened: Whether Markov chains and searches for modes work in coordinates in which the prior is standard
+            normal.
+        seed: Seed of all draws.
+        progress: Whether to show a progress bar.
+        **effort: Fields of `bnnp.inference.Effort`, as in `steps=1000`.
+
+    Returns:
+        Weight samples, with predictions, functions and diagnostics.
+
+    Raises:
+        ValueError: If an argument does not fit, or the model has no prior over weights.
 
     Example:
-        >>> import bnnp
-        >>> post = bnnp.infer(bnnp.BNNP(1, 1, (4,)), [0.0, 1.0], [0.5, -0.5], method="laplace", steps=10)
+        >>> found = bnnp.infer(model, x, y, method="ensemble", num_samples=3, steps=5)
+        >>> found.predict(x_new).mean.shape
+        (2, 1)
+        >>> parts = model.prior, model.network
+        >>> found = bnnp.infer(*parts, x, y, likelihood=bnnp.Gaussian(0.1), method="ensemble", num_samples=3, steps=5)
+        >>> found.num_samples
+        3
     """
     *network, x, y = positional(subject, data, "x, y")
     whose, work = Subject.of(subject, network, likelihood), Effort(**effort)
@@ -189,21 +234,31 @@ def infer_many(
     seed: Seed = 0,
     progress: bool = False,
 ) -> list[InferredPosterior]:
-    """`infer` for many data sets at once, side by side on a leading axis; sizes may differ.
+    """Infer the posteriors of many data sets at once, as `infer` does for one. The data sets may differ in size.
 
     Args:
         subject: A model, or a prior.
-        *data: The data sets, pairs `(x, y)` or tasks; after a prior, the network first.
+        *data: The data sets, as pairs `(x, y)` or tasks. After a prior, the network comes before them.
         method: As for `infer`.
         likelihood: As for `infer`.
-        num_samples: As for `infer`.
-        effort: How much work goes into it.
+        num_samples: Number of weight samples per data set.
+        effort: How much work goes into the inference.
         whitened: As for `infer`.
-        seed: Of all draws.
-        progress: Show a progress bar.
+        seed: Seed of all draws.
+        progress: Whether to show a progress bar.
 
     Returns:
-        A posterior for every data set.
+        One posterior per data set.
+
+    Raises:
+        ValueError: If an argument does not fit, or there are no data sets.
+
+    Example:
+        >>> effort = bnnp.inference.Effort(steps=5)
+        >>> sets = [(x, y), (x[:2], y[:2])]
+        >>> found = bnnp.inference.infer_many(model, sets, method="ensemble", num_samples=3, effort=effort)
+        >>> [one.num_samples for one in found]
+        [3, 3]
     """
     *network, data_sets = positional(subject, data, "data_sets")
     whose = Subject.of(subject, network, likelihood)

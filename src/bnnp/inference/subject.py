@@ -1,4 +1,4 @@
-"""Whose weights are inferred: those of a model, or of a network under a prior."""
+"""What an inference is about: a model, or a network under a prior."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bnnp.priors.base import Prior
 
 @dataclass(frozen=True)
 class Subject:
-    """Whose weights are inferred."""
+    """The prior, the network and the likelihood of an inference."""
 
     prior: Prior
     network: AnyNetwork
@@ -23,7 +23,7 @@ class Subject:
 
     @staticmethod
     def of(subject: Any, network: Sequence[Any], likelihood: Likelihood | None) -> Subject:
-        """From a model, or from its parts."""
+        """A subject from a model, or from a prior, its network (a list of one) and a likelihood."""
         if isinstance(subject, AmortisedModel):
             if likelihood is not None:
                 raise ValueError(
@@ -41,7 +41,7 @@ class Subject:
 
 
 def positional(subject: Any, data: Sequence[Any], names: str) -> Sequence[Any]:
-    """The positional arguments, if they are as many as there must be."""
+    """The positional arguments after the subject, once their number is checked."""
     if isinstance(subject, AmortisedModel):
         form, expected = f"(model, {names})", names.count(",") + 1
     elif isinstance(subject, Prior):

@@ -1,4 +1,4 @@
-"""What every way to infer weights is given: the data sets, the prior, and the log posterior density up to a constant.
+"""What every method of inference gets: the data sets, the prior, and the log posterior density up to a constant.
 
 Many data sets and many samples (chains, or draws of an approximation) lie on leading axes.
 """
@@ -27,13 +27,23 @@ LOG_TWO_PI = math.log(2 * math.pi)
 
 @dataclass(frozen=True)
 class Target:
-    """The posteriors of a network's weights given each of several data sets.
+    """The posteriors of a network's weights given each of several data sets. `Target.of` makes it from raw data.
 
     A *position* is all weights of a network as one vector, in one of two sets of coordinates: the weights themselves
-    (layer by layer, unit by unit), or, with `whitened`, the `v` with `w = mu + L v`, which are standard normal under
+    (layer by layer, unit by unit), or, with `whitened`, the `v` with `w = mu + L v`. These are standard normal under
     the prior, so that one step size suits all of them.
 
-    data: prepared points, in the units of the model.
+    Args:
+        prior: The prior over the weights.
+        network: The network.
+        likelihood: The likelihood.
+        data: Prepared points, in the units of the model.
+        whitened: Which coordinates positions have.
+
+    Example:
+        >>> target = bnnp.inference.Target.of(model.prior, model.network, [(x, y)], model.likelihood)
+        >>> target.sets, target.size
+        (1, 97)
     """
 
     prior: Prior
@@ -50,16 +60,18 @@ class Target:
         likelihood: Likelihood,
         whitened: bool = True,
     ) -> "Target":
-        """From data sets `(x, y)` in the user's units."""
+        """A target from data sets `(x, y)` in the user's units; the other arguments are those of `Target`."""
         own = likelihood.for_outputs(network.sizes[-1]).to(prior.dtype)
         return Target(prior, network, own, _prepared(prior, network, own, data_sets), whitened)
 
     @property
     def sets(self) -> int:
+        """Number of data sets."""
         return self.data.x.shape[0]
 
     @property
     def size(self) -> int:
+        """Number of weights of the network."""
         return self.network.num_weights
 
     def draw_prior(self, samples: int, generator: torch.Generator) -> Float[Tensor, "sets samples size"]:
@@ -77,7 +89,7 @@ class Target:
     def position_of(
         self, weights: Sequence[Float[Tensor, "sets samples _d _out"]]
     ) -> Float[Tensor, "sets samples size"]:
-        """The way back from `weights`."""
+        """The position with these weights; the inverse of `weights`."""
         units = [self.prior.to_units(w) for w in weights]
         if self.whitened:
             earlier: list[Tensor] = []
@@ -87,7 +99,7 @@ class Target:
         return _joined(units)
 
     def log_prior(self, position: Float[Tensor, "sets samples size"]) -> Float[Tensor, "sets samples"]:
-        """Log-density of the prior in the coordinates of the position; up to a constant where they are whitened."""
+        """Log-density of the prior in the coordinates of the position; up to a constant if they are whitened."""
         if self.whitened:
             return -0.5 * position.square().sum(-1)
         earlier: list[Tensor] = []
@@ -101,7 +113,7 @@ class Target:
     def log_likelihood(
         self, position: Float[Tensor, "sets samples size"], data: TaskBatch | None = None
     ) -> Float[Tensor, "sets samples points"]:
-        """Log-density of every point; 0 where there is none. `data`: some of the points, in place of all."""
+        """Log-density of every point, or of every point of `data` if given; 0 for padding."""
         batch = self.data if data is None else data
         return log_likelihood(self.network, self.likelihood, self.weights(position), batch)
 
@@ -112,11 +124,11 @@ class Target:
     def value_and_gradient(
         self, position: Float[Tensor, "sets samples size"], power: Float[Tensor, "sets"] | None = None
     ) -> tuple[Float[Tensor, "sets samples"], Float[Tensor, "sets samples size"]]:
-        """`log_density` and its gradient. `power`: of the likelihood, 1 if not given."""
+        """`log_density` and its gradient, with the likelihood raised to `power` if given."""
         return self._value_and_gradient(position, self.data, power)
 
     def minibatch(self, size: int, generator: torch.Generator) -> tuple[TaskBatch, Float[Tensor, "sets"]]:
-        """So many points of every data set, drawn without replacement, and `n / b`, which makes up for the others."""
+        """`size` points of every data set, drawn without replacement, and the factor `n / b` of their likelihood."""
         counts = self.data.mask.sum(1)
         rows = random_rows(self.data, size, generator)
         mask = self.data.mask.gather(1, rows)
@@ -126,7 +138,7 @@ class Target:
     def minibatch_value_and_gradient(
         self, position: Float[Tensor, "sets samples size"], size: int, generator: torch.Generator
     ) -> tuple[Float[Tensor, "sets samples"], Float[Tensor, "sets samples size"]]:
-        """Unbiased estimates of `log_density` and its gradient from so many points."""
+        """Unbiased estimates of `log_density` and its gradient from `size` points of every data set."""
         batch, share = self.minibatch(size, generator)
         return self._value_and_gradient(position, batch, share)
 
@@ -188,17 +200,17 @@ class Target:
         ]
 
     def _prior(self, layer: int, earlier: Sequence[Tensor]) -> UnitPrior:
-        """A layer's prior, whose parameters are given here."""
+        """The prior of a layer, given the whitened weights of the layers before it."""
         return self.prior.layer(layer, earlier) if self.prior.couples_layers else self._priors[layer]
 
     @cached_property
     def _priors(self) -> list[UnitPrior]:
-        """Of all layers, where they do not depend on each other: the same at every step."""
+        """The priors of all layers if layers do not depend on each other: the same at every step."""
         with torch.no_grad():
             return [_slim(self.prior.layer(layer, [])) for layer in range(self.network.num_layers)]
 
     def _beside_each_other(self, samples: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The data for as many samples, kept from one call to the next."""
+        """The data repeated for `samples` samples; the last result is kept for the next call."""
         if samples not in self._repeated:
             self._repeated.clear()
             self._repeated[samples] = _beside_each_other(self.data, samples)
@@ -219,7 +231,7 @@ class Target:
 
     @cached_property
     def _log_prior_constant(self) -> Tensor:
-        """What `log_prior` has beside `-|v|^2/2`."""
+        """`log_prior` without `-|v|^2/2`."""
         zero = self.data.x.new_zeros(())
         if self.whitened:
             return zero
@@ -227,26 +239,26 @@ class Target:
 
 
 def _slim(prior: UnitPrior) -> UnitPrior:
-    """The same prior, without the zeros beside the diagonal where there is nothing else, as in a standard one."""
+    """The same prior, stored as a diagonal if all entries off the diagonal are 0, as in a standard prior."""
     if prior.is_diagonal or bool(prior.factor.tril(-1).any()):
         return prior
     return UnitPrior(prior.mean, prior.factor.diagonal(dim1=-2, dim2=-1))
 
 
 def _beside_each_other(data: TaskBatch, samples: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs, outputs and a weight for every point, 0 where there is none, repeated for the samples of every set."""
+    """Inputs, outputs and a weight for every point (0 for padding), repeated for the samples of every data set."""
     parts = (data.x, data.y, data.mask.to(data.x.dtype))
     x, y, share = (part.repeat_interleave(samples, 0) if samples > 1 else part for part in parts)
     return x, y, share
 
 
 def _joined(units: Sequence[Float[Tensor, "sets samples _units _d"]]) -> Float[Tensor, "sets samples size"]:
-    """A position from what belongs to the units of every layer."""
+    """A position from the parts of all layers, unit by unit."""
     return torch.cat([part.flatten(-2) for part in units], dim=-1)
 
 
 class Density(Protocol):
-    """What a sampler needs: a log-density of positions and its gradient."""
+    """The log-density that a sampler draws from, with its gradient."""
 
     def value_and_gradient(
         self, position: Float[Tensor, "sets samples size"]
@@ -261,7 +273,7 @@ def one_set(data: TaskBatch, index: int) -> TaskBatch:
 
 
 def random_rows(data: TaskBatch, count: int, generator: torch.Generator) -> Int[Tensor, "sets count"]:
-    """Numbers of so many points of every data set, at random; absent points come last."""
+    """Indices of `count` random points of every data set; padding comes last."""
     keys = torch.rand(data.mask.shape, generator=generator).to(data.mask.device)
     return keys.masked_fill(~data.mask, 2.0).argsort(1)[:, :count]
 
@@ -275,7 +287,7 @@ def rows_of(
 def log_likelihood(
     network: AnyNetwork, likelihood: Likelihood, weights: Sequence[Tensor], batch: TaskBatch
 ) -> Float[Tensor, "sets samples points"]:
-    """Log-density of every point under every sample's weights; 0 where there is no point."""
+    """Log-density of every point under every sample's weights; 0 for padding."""
     outputs = network(weights, batch.x.unsqueeze(1), batch.mask.unsqueeze(1))
     return likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)
 

@@ -1,7 +1,7 @@
-"""Neural processes, the BNNP's peers: trained by the same loop, conditioned, scored and saved alike.
+"""Neural processes, to compare the BNNP with: they are trained, conditioned, scored and saved in the same way.
 
-They predict without a prior over weights that one could hold. `CNP` and `TNP` predict single targets; `NP`, `ANP` and
-`BNP` have a latent variable whose samples are functions; `ARTNP` draws functions target by target.
+They have no prior over weights. `CNP` and `TNP` predict single targets; `NP`, `ANP` and `BNP` have a latent variable
+whose samples are functions; `ARTNP` draws functions target by target.
 """
 
 from bnnp.models.saving import CLASSES
@@ -13,7 +13,7 @@ from bnnp.neural_processes.posterior import Posterior
 from bnnp.neural_processes.transformer import ARTNP, TNP
 
 PEERS = {"cnp": CNP, "np": NP, "anp": ANP, "bnp": BNP, "tnp": TNP}
-"""By name, for the command line."""
+"""Neural processes by the names that the command line takes."""
 
 CLASSES |= {peer.__name__: peer for peer in (*PEERS.values(), ARTNP)}  # so that `bnnp.load` knows them
 

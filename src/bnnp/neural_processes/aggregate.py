@@ -13,7 +13,7 @@ from bnnp.inference_nets.pointwise import PointEncoder
 
 @dataclass(frozen=True)
 class DiagonalGaussian:
-    """Independent normal numbers for every task."""
+    """A Gaussian with independent entries for every task."""
 
     mean: Float[Tensor, "tasks latent"]
     log_std: Float[Tensor, "tasks latent"]
@@ -33,13 +33,13 @@ class DiagonalGaussian:
 def mean_of_points(
     values: Float[Tensor, "tasks points d"], mask: Bool[Tensor, "tasks points"]
 ) -> Float[Tensor, "tasks d"]:
-    """The mean over the points that are there; 0 where there are none."""
+    """The mean over the points of each task, without padding; 0 for a task without points."""
     present = mask.unsqueeze(-1)
     return torch.where(present, values, 0).sum(1) / present.sum(1).clamp(min=1)
 
 
 class MeanAggregation(nn.Module):
-    """A code for every point; a network makes mean and log standard deviation from the mean of the codes."""
+    """Encode every point; a network maps the mean of the codes to a mean and a log standard deviation."""
 
     def __init__(self, seen: int, latent_size: int, hidden: Sequence[int], activation: str, generator: torch.Generator):
         super().__init__()
@@ -60,7 +60,7 @@ def gaussian_product(
 ) -> DiagonalGaussian:
     """The posterior of `z ~ N(0, 1)` given observations `r_n ~ N(z, variance_n)` (Volpp et al. 2021, eq. 9).
 
-    Precisions add, and the mean weighs observations by their precisions. Without points it is the prior, exactly.
+    Precisions add, and the mean weighs observations by their precisions. Without points it is exactly the prior.
     """
     precision = torch.exp(-log_variance.masked_fill(~mask.unsqueeze(-1), torch.inf))
     total = 1 + precision.sum(1)

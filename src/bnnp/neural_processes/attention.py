@@ -9,7 +9,7 @@ from bnnp.inference_nets.pointwise import PointEncoder
 
 
 class Attention(nn.Module):
-    """Multi-head attention to a set of tokens, of which some are masked out."""
+    """Multi-head attention to a set of tokens; a mask leaves some of them out."""
 
     def __init__(self, width: int, heads: int, generator: torch.Generator):
         super().__init__()
@@ -30,7 +30,7 @@ class Attention(nn.Module):
 
 
 class AttentionBlock(nn.Module):
-    """Attention to tokens, then a perceptron on each query; both are added to the queries (norms come first)."""
+    """Attention to tokens, then a perceptron on each query. Each normalises first and is added to the queries."""
 
     def __init__(self, width: int, heads: int, activation: str, generator: torch.Generator):
         super().__init__()
@@ -50,7 +50,7 @@ class AttentionBlock(nn.Module):
 
 
 class StartToken(nn.Module):
-    """A learned token before those of a context, so that attention has something to see where there are no points."""
+    """A learned token before those of a context, so that attention works on an empty context too."""
 
     def __init__(self, width: int, generator: torch.Generator):
         super().__init__()

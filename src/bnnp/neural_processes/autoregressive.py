@@ -24,15 +24,16 @@ _ORDER, _DRAWS, _FUNCTION = 0, 1, 2
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AutoregressivePosterior(Posterior):
-    """Targets are drawn in a random order, which the seed decides, each given the context and those drawn before it.
+    """Targets are drawn one after the other, each given the context and the targets drawn before it.
 
-    `predict(x).samples` are coherent functions: after all targets are drawn, the model's mean given context and draws.
-    `observations` are the draws themselves, and `log_prob` averages the conditionals they were drawn from. The joint
-    density of observed targets is the product of their conditionals in the same order, given the true values before.
-    `functions()` draw anew at every call: a function is consistent within a call, and the same for the same inputs.
+    The seed decides their order. `predict(x).samples` are coherent functions: the model's mean given the context and
+    all draws. `observations` are the draws themselves, and `log_prob` averages the conditionals that they were drawn
+    from. The joint density of observed targets is the product of their conditionals in the same order, given the true
+    values before. A function from `functions()` draws anew at every call: its values are consistent within a call, and
+    the same for the same inputs.
 
-    Cost: the network reads context and draws anew for every target, and for every sample. For n targets and c context
-    points a TNP takes n (c + n)^2 operations of attention a sample; ask for fewer samples than of a latent process.
+    Cost: the network reads context and draws again for every target and every sample. For n targets and c context
+    points a TNP takes n (c + n)^2 operations of attention per sample: ask for fewer samples than from a latent process.
     """
 
     def predictive(self, x: Float[Tensor, "points x"]) -> SampledPredictive:
@@ -63,7 +64,7 @@ class AutoregressivePosterior(Posterior):
     def _log_prob(
         self, x: Float[Tensor, "points x"], y: Float[Tensor, "points y"], order: Int[Tensor, "points"]
     ) -> float:
-        """Sum of the log conditionals: all of them at once, as a batch of contexts that grow by a point each."""
+        """Sum of the log conditionals, computed as one batch of contexts that grow by one point each."""
         model: ConditionalProcess = self.model
         context, x, y = self._context(), x[order], y[order]
         known = context.x.shape[1]
@@ -84,7 +85,7 @@ class AutoregressivePosterior(Posterior):
         return self.model.prepared(self.task)
 
     def _at_once(self, points: int) -> int:
-        """Contexts that keep memory bounded."""
+        """Number of contexts in a batch that keeps memory bounded."""
         tokens = len(self.task) + points
         return max(1, NUMBERS_AT_ONCE // (max(1, tokens) * self.model.numbers_a_point(tokens)))
 
@@ -97,7 +98,7 @@ def _draw(
     num_samples: int,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs that each target was drawn from, the draws, and the means given all draws; targets in the given order."""
+    """The outputs that each target was drawn from, the draws, and the means given all draws."""
     known, likelihood = context.x.shape[1], model.likelihood
     y = context.y.new_zeros(len(x), context.y.shape[-1])
     everything = _repeated(_after(context, x, y), num_samples)

@@ -16,10 +16,22 @@ from bnnp.tasks.task import Task, TaskBatch
 
 
 class NeuralProcess(MetaLearner):
-    """A network that maps a data set to predictions. `fit`, `condition`, `save` work as for `bnnp.BNNP`.
+    """The base of all neural processes: networks that map a data set to predictions.
 
-    likelihood: where not given, a Gaussian whose mean and noise are predicted for every point, without a floor. With
-        `bnnp.Gaussian(0.1)` there is one learned noise, as in the paper; `Bernoulli` and `Categorical` work too.
+    `fit`, `condition` and `save` work as for `bnnp.BNNP`.
+
+    Args:
+        in_size: Number of input columns.
+        out_size: Number of outputs (for `Categorical`, the number of classes).
+        likelihood: By default a Gaussian whose mean and noise are predicted for every point, without a floor. With
+            `bnnp.Gaussian(0.1)` there is one learned noise, as in the paper; `Bernoulli` and `Categorical` work too.
+
+    Raises:
+        ValueError: If a size is not positive.
+
+    Example:
+        >>> issubclass(bnnp.neural_processes.CNP, bnnp.neural_processes.NeuralProcess)
+        True
     """
 
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood | None):
@@ -39,30 +51,49 @@ class NeuralProcess(MetaLearner):
 
     @abc.abstractmethod
     def decode(self, latent: Any, x: Float[Tensor, "tasks points x"]) -> Float[Tensor, "tasks samples points out"]:
-        """Outputs at inputs in the model's units, given what `infer` made of the contexts."""
+        """Outputs at inputs in the model's units, given the latent variable from `infer`."""
 
     @abc.abstractmethod
     def numbers_a_point(self, context: int) -> int:
-        """Numbers held at once for one sample at one input, given a context of so many points."""
+        """Numbers in memory for one sample at one input, given a context of `context` points."""
 
     @abc.abstractmethod
     def posterior(self, task: Task, num_samples: int, seed: int) -> Posterior:
-        """`condition`, after its checks."""
+        """The posterior for a checked task; `condition` calls it."""
 
     def condition(
         self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, *, num_samples: int = 1000, seed: Seed = 0
     ) -> Posterior:
-        """Predictions given one data set, which may have no points.
+        """Condition on one data set, which may have no points.
 
-        Example: `post = model.condition(x, y, num_samples=1000, seed=0)`; then `post.predict(x_new).mean`.
+        Args:
+            x: Inputs (points, in).
+            y: Outputs (points, out).
+            num_samples: Number of samples of predictions and functions.
+            seed: Seed of all draws.
+
+        Returns:
+            The posterior, with `predict`, `functions` and `update`.
+
+        Raises:
+            ValueError: If the data do not fit the model, or `num_samples` is not positive.
+
+        Example:
+            >>> import bnnp
+            >>> model = bnnp.neural_processes.NP(in_size=1, out_size=1, hidden=(8,), seed=0)
+            >>> post = model.condition([0.0, 1.0], [0.5, -0.5], num_samples=10, seed=0)
+            >>> post.predict([0.25]).mean.shape
+            (1, 1)
         """
         check_num_samples(num_samples)
         return self.posterior(self.checked_task(x, y), num_samples, as_integer(seed))
 
     def prepared(self, task: Task) -> TaskBatch:
+        """A task as a batch of one, in the model's units."""
         return self.prepare(TaskBatch.of([task], device=self.device))
 
     def log_likelihood(self, latent: Any, batch: TaskBatch, /) -> Float[Tensor, "tasks samples points"]:
+        """Log-density of every point under every sample; 0 for padding."""
         terms = self.likelihood.log_prob(self.decode(latent, batch.x), batch.y.unsqueeze(1))
         return terms * batch.mask.unsqueeze(1)
 

@@ -10,12 +10,26 @@ class BNP(LatentProcess):
     """The Bayesian neural process (Volpp et al. 2021): every point is an observation of the latent variable.
 
     A point's code has a predicted variance, and codes are combined by Bayes' rule from the prior `N(0, 1)`, which is
-    the posterior of an empty context. Arguments, and the paper's choices, are those of `NP`.
+    the posterior of an empty context. The paper's settings are those of `NP`.
+
+    Args:
+        in_size: Number of input columns.
+        out_size: Number of outputs (for `Categorical`, the number of classes).
+        hidden: Units of the hidden layers of encoder and decoder.
+        activation: Name of the nonlinearity.
+        likelihood: See `NeuralProcess`.
+        latent_size: Size of the latent variable.
+        heads: Only for `ANP`.
+        dtype: Precision of the model.
+        seed: Seed of the starting weights.
+
+    Raises:
+        ValueError: If a size is not positive, `hidden` is empty or `heads` is given.
 
     Example:
-        >>> import bnnp
-        >>> bnnp.neural_processes.BNP(in_size=1, out_size=1, seed=0).path is None
-        True
+        >>> bnp = bnnp.neural_processes.BNP(in_size=1, out_size=1, hidden=(8, 8), latent_size=4, seed=0)
+        >>> bnp.condition(x, y, num_samples=10, seed=0).predict(x_new).samples.shape
+        (10, 2, 1)
     """
 
     aggregation_kind: ClassVar = BayesianAggregation

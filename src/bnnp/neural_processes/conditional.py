@@ -25,7 +25,7 @@ from bnnp.tasks.task import Task, TaskBatch
 
 @dataclass(frozen=True)
 class Represented:
-    """What objectives call the latent variable: here a function of the context, the same in every sample."""
+    """The representation of a context in the place of a latent variable: the same in every sample."""
 
     latent: Any
 
@@ -36,8 +36,12 @@ class Represented:
 class ConditionalProcess(NeuralProcess):
     """A representation of the context, and predictions of single targets from it.
 
-    autoregressive: whether `condition` draws functions point by point, see `AutoregressivePosterior`. Training is
-        the same.
+    Args:
+        in_size: Number of input columns.
+        out_size: Number of outputs (for `Categorical`, the number of classes).
+        likelihood: See `NeuralProcess`.
+        autoregressive: Whether `condition` draws functions point by point, see `AutoregressivePosterior`. Training is
+            the same.
     """
 
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood | None, autoregressive: bool):
@@ -46,7 +50,7 @@ class ConditionalProcess(NeuralProcess):
 
     @abc.abstractmethod
     def represent(self, context: TaskBatch) -> Any:
-        """What predictions need of prepared contexts."""
+        """A representation of prepared contexts, from which `decode` predicts."""
 
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> Represented:
         return Represented(self.represent(context))
@@ -60,9 +64,13 @@ class ConditionalProcess(NeuralProcess):
         )
 
     def as_autoregressive(self) -> Self:
-        """A model with the same parameters, shared with this one, that draws functions point by point.
+        """A model that shares its parameters with this one and draws functions point by point.
 
-        Example: `ar = tnp.as_autoregressive()`; then `ar.condition(x, y, num_samples=10).functions()`.
+        Example:
+            >>> import bnnp
+            >>> model = bnnp.neural_processes.CNP(in_size=1, out_size=1, hidden=(8,), seed=0).as_autoregressive()
+            >>> len(model.condition([0.0, 1.0], [0.5, -0.5], num_samples=10).functions())
+            10
         """
         other = copy.copy(self)
         other.autoregressive = True
@@ -78,9 +86,12 @@ class ConditionalProcess(NeuralProcess):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MarginalPosterior(Posterior):
-    """Predictions of single targets. All of the uncertainty is in their noise, so that there is one function: the mean.
+    """Predictions of single targets. All uncertainty is in their noise: the mean is the only function.
 
     Samples of observations have independent noise at every input.
+
+    Attributes:
+        representation: The representation of the context.
     """
 
     representation: Any
@@ -106,10 +117,23 @@ class MarginalPosterior(Posterior):
 class CNP(ConditionalProcess):
     """The conditional neural process (Garnelo et al. 2018): predictions from the mean of the points' codes.
 
-    hidden: units of encoder and decoder.
-    likelihood: see `NeuralProcess`;  autoregressive: draw functions point by point (Bruinsma et al. 2023).
+    Args:
+        in_size: Number of input columns.
+        out_size: Number of outputs (for `Categorical`, the number of classes).
+        hidden: Units of the hidden layers of encoder and decoder.
+        activation: Name of the nonlinearity.
+        likelihood: See `NeuralProcess`.
+        autoregressive: Whether to draw functions point by point (Bruinsma et al. 2023).
+        dtype: Precision of the model.
+        seed: Seed of the starting weights.
 
-    Example: `model = bnnp.neural_processes.CNP(in_size=1, out_size=1, seed=0)`
+    Raises:
+        ValueError: If a size is not positive or `hidden` is empty.
+
+    Example:
+        >>> cnp = bnnp.neural_processes.CNP(in_size=1, out_size=1, hidden=(8, 8), seed=0)
+        >>> cnp.condition(x, y, num_samples=10, seed=0).predict(x_new).mean.shape
+        (2, 1)
     """
 
     def __init__(

@@ -26,7 +26,12 @@ HEADS = 4
 
 @dataclass(frozen=True)
 class Latent:
-    """Samples of the latent variable, and what a deterministic path keeps of the contexts beside them."""
+    """Samples of the latent variable, and the codes of the context points for a deterministic path.
+
+    Attributes:
+        z: Samples of the latent variable.
+        codes: Codes of the context points; None without a deterministic path.
+    """
 
     z: Float[Tensor, "tasks samples latent"]
     codes: Codes | None
@@ -34,7 +39,12 @@ class Latent:
 
 @dataclass(frozen=True)
 class InferredLatent:
-    """kl: to another posterior, where there is one to compare with."""
+    """What `infer` returns.
+
+    Attributes:
+        latent: Samples of the latent variable.
+        kl: KL divergence to the posterior given the contexts alone; None if there is nothing to compare with.
+    """
 
     latent: Latent
     kl: Float[Tensor, "tasks"] | None = None
@@ -45,19 +55,10 @@ class InferredLatent:
 
 
 class LatentProcess(NeuralProcess):
-    """`z ~ q(z | context)`, and a network of `z`, the input and, with a deterministic path, what the input looks up.
+    """`z ~ q(z | context)`, and a decoder that sees `z` and the input.
 
-    Args:
-        in_size: Input columns.
-        out_size: Outputs (for `Categorical`, the number of classes).
-        hidden: Units of encoder and decoder (the paper: three layers of 256, SiLU).
-        activation: A name.
-        likelihood: See `NeuralProcess`; the paper has `bnnp.Gaussian(0.1)`, and trains with `NPML(16)`, 500,000 steps
-            at learning rates from 1e-4 to 1e-5. `NPVI` is the original objective.
-        latent_size: Of the latent variable.
-        heads: Of attention, 4 by default; they divide the last of `hidden`. For an `ANP` alone.
-        dtype: Precision of the model.
-        seed: Of the starting weights.
+    With a deterministic path, the decoder also sees the result of attention from the input to the context points. The
+    arguments are those of `ANP`; only an `ANP` takes `heads`.
     """
 
     aggregation_kind: ClassVar[type[MeanAggregation] | type[BayesianAggregation]] = MeanAggregation
@@ -107,6 +108,7 @@ class LatentProcess(NeuralProcess):
         return self.aggregation(self.points_of(context), context.mask)
 
     def codes(self, context: TaskBatch) -> Codes | None:
+        """Codes of the context points for the deterministic path; None without one."""
         return None if self.path is None else self.path.codes(context.x, self.points_of(context), context.mask)
 
     def infer(self, context: TaskBatch, num_samples: int, random: torch.Generator) -> InferredLatent:
@@ -115,7 +117,7 @@ class LatentProcess(NeuralProcess):
     def infer_with_targets(
         self, context: TaskBatch, everything: TaskBatch, num_samples: int, random: torch.Generator
     ) -> InferredLatent:
-        """The latent variable is given all points; the deterministic path sees the contexts alone, as in use."""
+        """The latent variable given all points; the deterministic path sees the contexts alone, as in prediction."""
         both = self.given(everything)
         latent = Latent(both.sample(num_samples, random), self.codes(context))
         return InferredLatent(latent, both.kl(self.given(context)))
@@ -139,7 +141,7 @@ class LatentProcess(NeuralProcess):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LatentPosterior(Posterior):
-    """Samples of the latent variable given a data set, each of them a function."""
+    """Samples of the latent variable given a data set. Each sample is a function."""
 
     latent: Latent
 

@@ -1,4 +1,4 @@
-"""What an input looks up in a context, by attention (Kim et al. 2019)."""
+"""The deterministic path of an attentive neural process: attention from inputs to context points (Kim et al. 2019)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from bnnp.neural_processes.attention import Attention, StartToken
 
 @dataclass(frozen=True)
 class Codes:
-    """The points of contexts as a deterministic path keeps them, the start token being the first."""
+    """Keys and values of the context points; the start token is the first."""
 
     keys: Float[Tensor, "tasks tokens width"]
     values: Float[Tensor, "tasks tokens width"]
@@ -21,7 +21,7 @@ class Codes:
 
 
 class DeterministicPath(nn.Module):
-    """Every input looks up codes of the context's points, by attention from its own place to theirs."""
+    """Attention from an input to the context points: keys come from their inputs, values from inputs and outputs."""
 
     def __init__(
         self, in_size: int, seen: int, hidden: Sequence[int], heads: int, activation: str, generator: torch.Generator

@@ -1,4 +1,4 @@
-"""What a neural process says about one data set, as an object."""
+"""The posterior of a neural process for one data set."""
 
 from __future__ import annotations
 
@@ -24,9 +24,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior(Shown, abc.ABC):
-    """Predictions given a data set.
+    """The base of what `condition` returns: predictions given one data set.
 
-    task: its points, in the user's units;  num_samples, seed: of all that is drawn.
+    Attributes:
+        model: The neural process.
+        task: The points of the data set, in the user's units.
+        num_samples: Number of samples of predictions and functions.
+        seed: Seed of all draws.
+
+    Example:
+        >>> anp = bnnp.neural_processes.ANP(in_size=1, out_size=1, hidden=(8, 8), seed=0)
+        >>> given = anp.condition(x, y, num_samples=5, seed=0)
+        >>> isinstance(given, bnnp.neural_processes.Posterior)
+        True
+        >>> given.predict(x_new).mean.shape, len(given.functions())
+        ((2, 1), 5)
+        >>> len(given.update([[2.0]], [[1.0]]).task)
+        4
     """
 
     model: Any
@@ -35,9 +49,13 @@ class Posterior(Shown, abc.ABC):
     seed: int
 
     def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
-        """Predictions at new inputs (points, in).
+        """Predictions at new inputs.
 
-        Example: `pred = post.predict(x_new)`; then `pred.mean`, `pred.std`, `pred.quantile([0.05, 0.95])`.
+        Args:
+            x: Inputs (points, in).
+
+        Returns:
+            The predictions, with `mean`, `std`, `quantile` and `samples`, in the user's units.
         """
         model: NeuralProcess = self.model
         inputs = as_columns(x, "x", model.in_size).to(model.device)
@@ -45,7 +63,15 @@ class Posterior(Shown, abc.ABC):
             return self.predictive(model.columns.standardise_x(inputs).to(model.dtype))
 
     def update(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Posterior:
-        """Predictions given more points beside the earlier ones, which are kept. This posterior stays as it is."""
+        """A new posterior given these points and the earlier ones. This posterior stays as it is.
+
+        Args:
+            x: Inputs of the new points (points, in).
+            y: Outputs of the new points (points, out).
+
+        Returns:
+            The posterior given all points.
+        """
         more = self.model.checked_task(x, y)
         both = Task(torch.cat([self.task.x, more.x]), torch.cat([self.task.y, more.y]))
         return self.model.posterior(both, self.num_samples, self.seed)
@@ -56,7 +82,7 @@ class Posterior(Shown, abc.ABC):
 
     @abc.abstractmethod
     def functions(self) -> Sequence[SampledFunction]:
-        """Drawn functions, one a sample: `fs[0](x)` gives (n, out) in NumPy, without observation noise."""
+        """Drawn functions, one per sample: `fs[0](x)` is a NumPy array (n, out), without observation noise."""
 
     def _described(self) -> dict[str, object]:
         rows = rows_of(self.model.columns, self.model.likelihood)

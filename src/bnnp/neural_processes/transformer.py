@@ -18,7 +18,7 @@ from bnnp.tasks.task import TaskBatch
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of contexts before every block, the start token being the first."""
+    """The tokens of contexts before every block; the start token is the first."""
 
     layers: list[Float[Tensor, "tasks tokens width"]]
     mask: Bool[Tensor, "tasks tokens"]
@@ -27,27 +27,29 @@ class Tokens:
 class TNP(ConditionalProcess):
     """The TNP-D: a transformer in which context points attend to each other and targets to context points.
 
-    Targets see neither each other nor themselves among the tokens, so that predictions are those of single targets, the
-    same whatever is asked for beside them. Context points do not see targets: they are read once, and predictions cost
-    attention to them.
+    Targets do not attend to targets: the prediction of a target does not depend on the other targets. Context points do
+    not attend to targets, so that the model reads a context once for all predictions.
 
     Args:
-        in_size: Input columns.
-        out_size: Outputs (for `Categorical`, the number of classes).
-        hidden: A block of attention and a perceptron for each entry, all of the same width (the paper: three of 256,
-            SiLU).
-        activation: A name.
+        in_size: Number of input columns.
+        out_size: Number of outputs (for `Categorical`, the number of classes).
+        hidden: One block of attention and a perceptron for each entry; all entries are the same width (the paper:
+            three of 256).
+        activation: Name of the nonlinearity.
         likelihood: See `NeuralProcess`. The paper trains with NPML for 50,000 steps.
-        heads: Of attention; they divide the width.
-        autoregressive: Draw functions target by target (the paper's AR-TNP, `ARTNP`). Training is the same, so that a
-            trained TNP does as well: `tnp.as_autoregressive()`.
+        heads: Heads of attention; they must divide the width.
+        autoregressive: Whether to draw functions target by target (the paper's AR-TNP, `ARTNP`). Training is the same:
+            `tnp.as_autoregressive()` turns a trained TNP into one that does.
         dtype: Precision of the model.
-        seed: Of the starting weights.
+        seed: Seed of the starting weights.
+
+    Raises:
+        ValueError: If a size is not positive, widths differ or `heads` does not divide the width.
 
     Example:
-        >>> import bnnp
-        >>> bnnp.neural_processes.TNP(in_size=1, out_size=1, seed=0).autoregressive
-        False
+        >>> tnp = bnnp.neural_processes.TNP(in_size=1, out_size=1, hidden=(8, 8), heads=2, seed=0)
+        >>> tnp.condition(x, y, num_samples=10, seed=0).predict(x_new).mean.shape
+        (2, 1)
     """
 
     target_by_target: ClassVar[bool] = False
@@ -70,7 +72,7 @@ class TNP(ConditionalProcess):
         super().__init__(in_size, out_size, likelihood, self.target_by_target or bool(autoregressive))
         generator = as_generator(seed)
         if len(set(hidden)) != 1:
-            raise ValueError(f"hidden: got {tuple(hidden)}, expected equal widths, one a block, as in (64, 64, 64)")
+            raise ValueError(f"hidden: got {tuple(hidden)}, expected equal widths, one per block, as in (64, 64, 64)")
         width = hidden[0]
         self.embedding = PointEncoder(in_size + out_size + 1, width, (width,), activation, generator)
         self.start = StartToken(width, generator)
@@ -113,13 +115,26 @@ class TNP(ConditionalProcess):
 
 
 class ARTNP(TNP):
-    """The AR-TNP: a TNP that draws functions target by target. It takes the arguments of `TNP`.
+    """The AR-TNP: a TNP that draws functions target by target.
+
+    Args:
+        in_size: Number of input columns.
+        out_size: Number of outputs (for `Categorical`, the number of classes).
+        hidden: As for `TNP`.
+        activation: Name of the nonlinearity.
+        likelihood: See `NeuralProcess`.
+        heads: Heads of attention; they must divide the width.
+        autoregressive: True, if given.
+        dtype: Precision of the model.
+        seed: Seed of the starting weights.
+
+    Raises:
+        ValueError: As for `TNP`, and if `autoregressive` is False.
 
     Example:
-        >>> import bnnp
-        >>> model = bnnp.neural_processes.ARTNP(in_size=1, out_size=1, hidden=(8, 8), seed=0)
-        >>> model.autoregressive
-        True
+        >>> artnp = bnnp.neural_processes.ARTNP(in_size=1, out_size=1, hidden=(8, 8), heads=2, seed=0)
+        >>> artnp.condition(x, y, num_samples=3, seed=0).predict(x_new).samples.shape
+        (3, 2, 1)
     """
 
     target_by_target: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Markov chains as a way to infer: where they start, how they warm up, what is kept, and whether they have mixed."""
+"""Markov chains: their start, their warm-up, the samples that are kept, and whether the chains have mixed."""
 
 import abc
 import math
@@ -16,14 +16,20 @@ RHAT_LIMIT = 1.05
 ESS_LIMIT = 100
 ACCEPTANCE_LIMIT = 0.1
 POINTS_LOOKED_AT = 16
-"""Inputs at which the function's values are followed to tell whether chains have mixed."""
+"""Number of inputs at which the function's values show whether chains have mixed."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Where chains are: position and momentum, log-density and its gradient there.
+    """The current state of all chains.
 
-    log_step: logarithm of the step size of every chain.  accepted: probability of the last proposal.
+    Attributes:
+        position: Their positions.
+        value: Log-density there.
+        gradient: Gradient of the log-density there.
+        log_step: Logarithm of the step size of every chain.
+        accepted: Acceptance probability of the last proposal.
+        momentum: Their momenta.
     """
 
     position: Float[Tensor, "sets chains size"]
@@ -36,7 +42,15 @@ class Chain:
 
 @dataclass(frozen=True)
 class DualAveraging:
-    """Step sizes that bring the acceptance to its target (Hoffman and Gelman 2014, section 3.2)."""
+    """Adaptation of step sizes to a target acceptance (Hoffman and Gelman 2014, section 3.2).
+
+    Attributes:
+        centre: Value that the logarithm of the step size is drawn towards.
+        log_step: Logarithm of the current step size.
+        average: Average of the logarithms so far, for use after warm-up.
+        error: Average difference between target and acceptance.
+        count: Number of updates.
+    """
 
     centre: Tensor
     log_step: Tensor
@@ -60,7 +74,17 @@ class DualAveraging:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Chains under way: the positions kept so far, and the sum of acceptance probabilities since warm-up."""
+    """The state of a sampler.
+
+    Attributes:
+        chain: The current state of the chains.
+        adaptation: Adaptation of the step size during warm-up; None if there is none.
+        warmup: Steps of warm-up.
+        thin: Every `thin`-th step after warm-up is kept.
+        accepted: Sum of acceptance probabilities since warm-up.
+        count: Number of steps so far.
+        kept: The positions kept so far.
+    """
 
     chain: Chain
     adaptation: DualAveraging | None
@@ -72,9 +96,11 @@ class Sampling:
 
 
 class Sampler(Method):
-    """A Markov chain. A leaf says how a chain begins and how it moves.
+    """Inference by Markov chains. A subclass says how a chain begins and how it moves.
 
-    adapts: whether warm-up changes the step size, so that proposals are accepted as often as `target_acceptance`.
+    Attributes:
+        adapts: Whether warm-up changes the step size to reach `target_acceptance`.
+        target_acceptance: The acceptance probability that warm-up aims at.
     """
 
     whitened = True
@@ -82,10 +108,12 @@ class Sampler(Method):
     target_acceptance: float = 0.8
 
     @abc.abstractmethod
-    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain: ...
+    def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:
+        """Chains that start at these positions."""
 
     @abc.abstractmethod
-    def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain: ...
+    def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
+        """The chains after one transition."""
 
     def num_steps(self, effort: Effort, num_samples: int) -> int:
         return effort.warmup + _thin(effort, num_samples) * _draws(effort, num_samples)
@@ -119,7 +147,7 @@ class Sampler(Method):
 
     @torch.no_grad()
     def sample(self, target: Target, state: Sampling, num_samples: int, generator: torch.Generator) -> Drawn:
-        """The positions that were kept, chain after chain; nothing new is drawn."""
+        """The kept positions, chain after chain; nothing new is drawn."""
         positions = torch.stack(state.kept, dim=2)
         weights = target.weights(positions.flatten(1, 2))
         chains = positions.shape[1]
@@ -133,7 +161,7 @@ class Sampler(Method):
 
 
 def _first_inputs(target: Target, count: int) -> Float[Tensor, "sets points x"]:
-    """Inputs of the data, the first ones; where a data set has fewer its first one stands in."""
+    """The first `count` inputs of every data set; a shorter data set repeats its first input."""
     x, mask = target.data.x[:, :count], target.data.mask[:, :count]
     if x.shape[1] == 0:
         return x.new_zeros(x.shape[0], 1, x.shape[2])
@@ -150,7 +178,7 @@ def _diagnose(
     if float(acceptance.min()) < ACCEPTANCE_LIMIT:
         found.append(f"a chain accepts {float(acceptance.min()):.2f} of its proposals: smaller steps may help")
     if rhat is None or ess is None:
-        found.append(f"{values.shape[1]} draws a chain are too few to tell whether chains have mixed")
+        found.append(f"{values.shape[1]} draws per chain are too few to tell whether chains have mixed")
     else:
         if not rhat <= RHAT_LIMIT:
             found.append(f"chains have not mixed: R-hat {rhat:.2f}, expected at most {RHAT_LIMIT}")
@@ -160,7 +188,14 @@ def _diagnose(
 
 
 def mixing(values: Float[Tensor, "chains draws quantities"]) -> tuple[float | None, float | None]:
-    """The largest R-hat (rank-normalised, split) and the smallest bulk effective sample size; None for few draws."""
+    """The largest R-hat (rank-normalised, split) and the smallest bulk effective sample size.
+
+    Args:
+        values: Quantities of every draw of every chain.
+
+    Returns:
+        R-hat and effective sample size, or None for both if there are too few draws.
+    """
     if values.shape[1] * min(2, len(values)) < 8:
         return None, None
     if len(values) == 1:  # a chain by itself: its first half beside its second

@@ -1,5 +1,6 @@
-"""The no-U-turn sampler (Hoffman and Gelman 2014), with draws in proportion to their density along the path
-(Betancourt 2017), for many chains side by side.
+"""The no-U-turn sampler (Hoffman and Gelman 2014) for many chains side by side.
+
+A draw is a point of the path, with a probability in proportion to its density (Betancourt 2017).
 
 A path grows to both sides by doubling until it turns back. Chains that have stopped wait for the others: a move costs
 as many gradients as the longest path among them. Within a doubling, momentum sums at the beginnings of the subtrees
@@ -20,7 +21,7 @@ from bnnp.inference.mcmc.steps import Tested, chosen, leapfrog
 from bnnp.inference.target import Density
 
 DIVERGED = 1000.0
-"""Energy may change by so much along a path before it is given up."""
+"""A path ends when its energy has risen by more than this."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,16 @@ class NUTS(Tested):
     """The no-U-turn sampler, which finds the length of its paths itself.
 
     Args:
-        step_size: Of the leapfrog steps, where warm-up begins.
+        step_size: Size of a leapfrog step at the start of warm-up.
         max_doublings: A path has at most `2^max_doublings` leapfrog steps.
         adapts: Whether warm-up changes the step size.
-        target_acceptance: What warm-up aims at.
+        target_acceptance: The acceptance probability that warm-up aims at.
+
+    Example:
+        >>> nuts = bnnp.inference.NUTS(max_doublings=2)
+        >>> found = bnnp.infer(model, x, y, method=nuts, num_samples=4, chains=2, warmup=5)
+        >>> found.chains, found.num_samples
+        (2, 4)
     """
 
     step_size: float = 0.01
@@ -57,9 +64,17 @@ class NUTS(Tested):
 
 @dataclass(frozen=True)
 class Branch:
-    """Leaves in a row: the first and the last of them, one drawn in proportion to its weight, sums over all of them.
+    """A row of leaves.
 
-    turned: it turns back somewhere within, or its energy is lost.
+    Attributes:
+        first: The first leaf.
+        end: The last leaf.
+        proposal: A leaf drawn with a probability in proportion to its weight.
+        log_weight: Logarithm of the sum of weights.
+        momenta: Sum of momenta.
+        turned: Whether the branch turns back somewhere within, or its energy diverges.
+        accepted: Sum of acceptance probabilities.
+        steps: Number of leapfrog steps.
     """
 
     first: Chain
@@ -74,7 +89,18 @@ class Branch:
 
 @dataclass(frozen=True)
 class Tree:
-    """A path so far, from its left to its right end; `grows` where it has not turned back."""
+    """A path so far.
+
+    Attributes:
+        left: Its left end.
+        right: Its right end.
+        proposal: The point drawn from it.
+        log_weight: Logarithm of the sum of weights.
+        momenta: Sum of momenta.
+        grows: Whether it has not turned back yet.
+        accepted: Sum of acceptance probabilities.
+        steps: Number of leapfrog steps.
+    """
 
     left: Chain
     right: Chain
@@ -91,7 +117,13 @@ class Tree:
         return Tree(chain, chain, chain, zero, chain.momentum, torch.ones_like(zero, dtype=torch.bool), zero, zero)
 
     def joined(self, branch: Branch, forward: Bool[Tensor, "sets chains"], generator: torch.Generator) -> "Tree":
-        """With a branch at the end in whose direction it went, where the tree still grew."""
+        """The tree with a branch added at one end, where the tree still grows.
+
+        Args:
+            branch: The branch.
+            forward: Whether the branch goes on from the right end.
+            generator: Generator of the choice between the two proposals.
+        """
         whole = self.grows & ~branch.turned
         uniform = _uniform(self.log_weight, generator)
         taken = whole & (uniform.log() < branch.log_weight - self.log_weight)  # prefers what is far away
@@ -119,7 +151,13 @@ class Tree:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a subtree begins: the leaf before, its first leaf, and the sum of momenta before it."""
+    """The beginning of a subtree.
+
+    Attributes:
+        last: The leaf before the subtree.
+        leaf: Its first leaf.
+        before: Sum of momenta before it.
+    """
 
     last: Chain
     leaf: Chain
@@ -135,7 +173,7 @@ def _branch(
     grows: Bool[Tensor, "sets chains"],
     generator: torch.Generator,
 ) -> Branch:
-    """So many leapfrog steps from the edge of a tree."""
+    """`leaves` leapfrog steps from the edge of a tree."""
     sign = torch.where(forward, 1.0, -1.0).to(energy)
     total = torch.zeros_like(edge.position)
     beginnings: dict[int, Beginning] = {}
@@ -181,7 +219,7 @@ def _turned_within(
 
 
 def _turns(one: Chain, other: Chain, momenta: Float[Tensor, "sets chains size"]) -> Bool[Tensor, "sets chains"]:
-    """Whether going on at one end would not lead away from the other."""
+    """Whether a further step at one of the two ends would bring it closer to the other."""
     return ((one.momentum * momenta).sum(-1) <= 0) | ((other.momentum * momenta).sum(-1) <= 0)
 
 

@@ -15,7 +15,7 @@ from bnnp.inference.target import Density, Target
 
 
 class Tested(Sampler):
-    """A chain with a Metropolis test, or a rule that does as well: it begins with the density of its position."""
+    """A chain with a Metropolis test or an equivalent rule. It begins with the density at its position."""
 
     step_size: float
 
@@ -26,7 +26,7 @@ class Tested(Sampler):
 
 
 class Untested(Sampler):
-    """A chain without a test: it begins at rest, needs no density, and is always accepted."""
+    """A chain without a test. It begins with momentum 0, needs no density, and accepts every step."""
 
     step_size: float
     adapts = False
@@ -42,10 +42,16 @@ class HMC(Tested):
     """Hamiltonian Monte Carlo. With one leapfrog step it is Langevin Monte Carlo with a Metropolis test.
 
     Args:
-        step_size: Of the leapfrog steps; where warm-up begins, if it adapts.
-        leapfrog_steps: Of one proposal.
+        step_size: Size of a leapfrog step, at the start of warm-up if it adapts.
+        leapfrog_steps: Leapfrog steps per proposal.
         adapts: Whether warm-up changes the step size.
-        target_acceptance: What warm-up aims at.
+        target_acceptance: The acceptance probability that warm-up aims at.
+
+    Example:
+        >>> hmc = bnnp.inference.HMC(leapfrog_steps=5)
+        >>> found = bnnp.infer(model, x, y, method=hmc, num_samples=4, chains=2, warmup=5)
+        >>> found.chains, found.num_samples
+        (2, 4)
     """
 
     step_size: float = 0.01
@@ -65,10 +71,21 @@ class HMC(Tested):
 
 @dataclass(frozen=True)
 class SGHMC(Untested):
-    """Stochastic-gradient Hamiltonian Monte Carlo: friction takes out what the noise of minibatches puts in.
+    """Stochastic-gradient Hamiltonian Monte Carlo: friction takes out the energy that minibatch noise puts in.
 
-    A step of length `step_size` is `p <- (1 - a) p + eps g + sqrt(2 a) z` and `w <- w + eps p`, with the friction
-    `a = friction` a step, for unit mass: `leapfrog_steps` of them, each with its own minibatch, make one draw.
+    A step is `p <- (1 - a) p + eps g + sqrt(2 a) z` and `w <- w + eps p`, for unit mass, with `eps = step_size` and
+    `a = friction`. Every step has its own minibatch.
+
+    Args:
+        step_size: Size of a step.
+        leapfrog_steps: Steps per draw.
+        friction: Share of the momentum that a step takes away.
+        batch_size: Points in a minibatch.
+
+    Example:
+        >>> sghmc = bnnp.inference.SGHMC(leapfrog_steps=2, batch_size=2)
+        >>> bnnp.infer(model, x, y, method=sghmc, num_samples=4, chains=2, warmup=5).num_samples
+        4
     """
 
     step_size: float = 1e-3
@@ -91,7 +108,16 @@ class SGHMC(Untested):
 class SGLD(Untested):
     """Stochastic-gradient Langevin dynamics: `w <- w + eps^2/2 g + eps z`, where `eps = step_size`.
 
-    In these terms the step size is that of a leapfrog step; many papers write `eps^2` or `eps^2/2` for it.
+    The step size is that of a leapfrog step. Many papers call `eps^2` or `eps^2/2` the step size.
+
+    Args:
+        step_size: Size of a step.
+        batch_size: Points in a minibatch.
+
+    Example:
+        >>> sgld = bnnp.inference.SGLD(step_size=1e-2, batch_size=2)
+        >>> bnnp.infer(model, x, y, method=sgld, num_samples=4, chains=2, warmup=5).num_samples
+        4
     """
 
     step_size: float = 1e-3
@@ -106,9 +132,16 @@ class SGLD(Untested):
 
 
 def leapfrog(density: Density, chain: Chain, steps: int, sign: Float[Tensor, "sets chains"] | float = 1.0) -> Chain:
-    """So many steps of the dynamics of position and momentum, for unit mass. Reversible, and volume is kept.
+    """Leapfrog steps of position and momentum, for unit mass. They are reversible and keep volume.
 
-    sign: -1 goes back in time.
+    Args:
+        density: The log-density that the chains move in.
+        chain: Where the chains are.
+        steps: Number of steps.
+        sign: 1 goes forward in time, -1 back.
+
+    Returns:
+        Where the chains are after the steps.
     """
     step = (sign * chain.log_step.exp()).unsqueeze(-1)
     position, momentum, value, gradient = chain.position, chain.momentum, chain.value, chain.gradient
@@ -121,7 +154,7 @@ def leapfrog(density: Density, chain: Chain, steps: int, sign: Float[Tensor, "se
 
 
 def chosen(mask: Tensor, proposal: Chain, chain: Chain) -> Chain:
-    """Position, value and gradient of the proposal where the mask says so."""
+    """The chain, with position, value and gradient of the proposal where the mask is true."""
     wide = mask.unsqueeze(-1)
     return replace(
         chain,

@@ -1,4 +1,4 @@
-"""From modes of the posterior: deep ensembles, and Laplace's approximation about one."""
+"""Methods from modes of the posterior: deep ensembles and Laplace's approximation."""
 
 import abc
 from dataclasses import dataclass, replace
@@ -20,7 +20,14 @@ STEPS = 3000
 
 @dataclass(frozen=True)
 class Climbing:
-    """Positions on their way up; `pull` is added to the slope of the log posterior density, `target` has the data."""
+    """Positions that climb to modes.
+
+    Attributes:
+        place: The positions.
+        climb: The optimiser.
+        target: The log posterior density that they climb.
+        pull: Added to the gradient of the log posterior density, if given.
+    """
 
     place: nn.Parameter
     climb: Climb
@@ -32,7 +39,7 @@ Start = tuple[Target, Tensor, Tensor | None]
 
 
 class ModeFinder(Method):
-    """Draws of the prior climb the log posterior density. A leaf says how many, and what is drawn about the modes."""
+    """Draws of the prior climb the log posterior density. A subclass says how many, and how samples are drawn."""
 
     whitened = True
 
@@ -40,7 +47,7 @@ class ModeFinder(Method):
     def start(
         self, target: Target, num_samples: int, generator: torch.Generator
     ) -> tuple[Target, Tensor, Tensor | None]:
-        """What to climb, from where, and the pull on every member."""
+        """The target to climb, the starting positions, and the pull on every member."""
 
     def num_steps(self, effort: Effort, num_samples: int) -> int:
         return STEPS if effort.steps is None else effort.steps
@@ -62,11 +69,20 @@ class ModeFinder(Method):
 
 @dataclass(frozen=True)
 class Ensemble(ModeFinder):
-    """A deep ensemble: networks that start at different draws of the prior and end at modes (Lakshminarayanan et al.
-    2017). There are as many samples as members, at most `num_samples`.
+    """A deep ensemble (Lakshminarayanan et al. 2017): networks start at different draws of the prior and end at modes.
 
-    anchored: every member has a prior about its own draw and noise of its own added to the outputs (Pearce et al.
-        2020), which makes members of a linear model exact draws of the posterior; for Gaussian likelihoods.
+    Every member is one weight sample; there are at most `num_samples` members.
+
+    Args:
+        members: Number of networks.
+        anchored: Whether every member has a prior centred at its own draw and its own noise added to the outputs
+            (Pearce et al. 2020). Members of a linear model are then exact draws of the posterior. It needs a Gaussian
+            likelihood.
+
+    Example:
+        >>> ensemble = bnnp.inference.Ensemble(members=3)
+        >>> bnnp.infer(model, x, y, method=ensemble, steps=5).num_samples
+        3
     """
 
     members: int = 20
@@ -93,20 +109,26 @@ class Ensemble(ModeFinder):
 
     @torch.no_grad()
     def sample(self, target: Target, state: Climbing, num_samples: int, generator: torch.Generator) -> Drawn:
-        """The members."""
+        """The weights of the members."""
         weights = target.weights(state.place.detach().reshape(target.sets, -1, target.size))
         return Drawn(weights, _traces(state, target.sets))
 
 
 @dataclass(frozen=True)
 class Laplace(ModeFinder):
-    """A Gaussian about a mode, with the precision of prior and linearised network (generalised Gauss-Newton).
+    """Laplace's approximation: a Gaussian centred at a mode, with the generalised Gauss-Newton precision.
 
-    last_layer: only the last layer's weights are drawn, the others stay at the mode.
+    In coordinates in which the prior is standard normal the precision is `I + A^T A`, with one row of `A` for every
+    output at every point. Sampling is the library's conjugate update: it costs `O(n^2 size)` for `n` outputs, and the
+    Jacobian costs `n` backward passes.
 
-    In coordinates in which the prior is standard normal the precision is `I + A^T A`, with a row of `A` for every
-    output at every point, so that sampling is the library's conjugate update: `O(n^2 size)` for `n` outputs, and
-    `n` backward passes for the Jacobian.
+    Args:
+        last_layer: Whether only the last layer's weights are drawn, while the others stay at the mode.
+
+    Example:
+        >>> laplace = bnnp.inference.Laplace(last_layer=True)
+        >>> bnnp.infer(model, x, y, method=laplace, num_samples=8, steps=5).num_samples
+        8
     """
 
     last_layer: bool = False
@@ -115,7 +137,7 @@ class Laplace(ModeFinder):
         self, target: Target, num_samples: int, generator: torch.Generator
     ) -> tuple[Target, Tensor, Tensor | None]:
         if not target.whitened:
-            raise ValueError("whitened: got False, expected True: Laplace's is the same in both")
+            raise ValueError("whitened: got False, expected True: Laplace's approximation is the same in both")
         return target, target.draw_prior(1, generator), None
 
     def sample(self, target: Target, state: Climbing, num_samples: int, generator: torch.Generator) -> Drawn:

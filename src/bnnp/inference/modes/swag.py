@@ -1,4 +1,4 @@
-"""SWAG (Maddox et al. 2019): a Gaussian with the moments of the path of plain gradient steps about a mode."""
+"""SWAG (Maddox et al. 2019): a Gaussian with the moments of a path of plain gradient steps near a mode."""
 
 import math
 from dataclasses import dataclass, replace
@@ -18,10 +18,17 @@ POWER_ITERATIONS = 20
 
 @dataclass(frozen=True)
 class Path:
-    """Where a path is, and its moments so far.
+    """A path of gradient steps, and its moments so far.
 
-    rate: of the plain steps of every data set; None while it still climbs.
-    deviations: the last positions that were counted, each less the mean at that time.
+    Attributes:
+        place: The current position.
+        climb: The optimiser of the climb to a mode.
+        rate: Learning rate of the plain steps for every data set; None during the climb.
+        mean: Mean of the counted positions.
+        square: Mean of their squares.
+        deviations: The last counted positions, each minus the mean at that time.
+        steps: Number of plain steps.
+        counted: Number of counted positions.
     """
 
     place: nn.Parameter
@@ -36,16 +43,25 @@ class Path:
 
 @dataclass(frozen=True)
 class SWAG(Method):
-    """Half the variances of the path on the diagonal, half its last deviations as a low-rank part.
+    """SWAG (Maddox et al. 2019): a Gaussian with the moments of a path of plain gradient steps near a mode.
 
-    updates, every: how many positions are counted, and the plain gradient steps between two of them.
-    rank: of the low-rank part.
-    batch_size: points in a minibatch. Their noise is what spreads the path: a data set of no more points than this has
-        hardly any spread, unless the rate is too large for the steps to settle.
-    learning_rate: of the plain steps on the log posterior density; None: the reciprocal of its largest curvature at the
-        mode, half of what would make full-batch steps unstable.
+    Half of its covariance is the diagonal of the path's variances, half a low-rank part from the path's last
+    deviations. Where the posterior is Gaussian, the mean is that of the posterior; the spread is the path's, not the
+    posterior's.
 
-    Its mean is that of the posterior where that is Gaussian; its spread is the path's, not the posterior's.
+    Args:
+        updates: Number of positions that are counted.
+        every: Plain gradient steps between two counted positions.
+        rank: Rank of the low-rank part.
+        batch_size: Points in a minibatch. The noise of minibatches spreads the path: a data set with no more points
+            than this has hardly any spread, unless the learning rate is too large for the steps to settle.
+        learning_rate: Learning rate of the plain steps on the log posterior density. None: the reciprocal of its
+            largest curvature at the mode, which is half of the rate at which full-batch steps become unstable.
+
+    Example:
+        >>> swag = bnnp.inference.SWAG(updates=4, every=2, batch_size=2)
+        >>> bnnp.infer(model, x, y, method=swag, num_samples=8, steps=5).num_samples
+        8
     """
 
     updates: int = 100

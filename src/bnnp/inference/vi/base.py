@@ -20,7 +20,7 @@ STEPS = 5000
 
 @dataclass(frozen=True)
 class Approximating:
-    """An approximation on its way up."""
+    """An approximation during its optimisation."""
 
     approximation: nn.Module
     climb: Climb
@@ -28,16 +28,17 @@ class Approximating:
 
 
 class Variational(Method):
-    """A leaf says how its approximation starts, what its bound is and how to draw from it."""
+    """Variational inference. A subclass says how its approximation starts, what its bound is and how to draw."""
 
     @abc.abstractmethod
-    def approximation(self, target: Target, generator: torch.Generator) -> nn.Module: ...
+    def approximation(self, target: Target, generator: torch.Generator) -> nn.Module:
+        """The approximation at its start."""
 
     @abc.abstractmethod
     def bound(
         self, target: Target, approximation: Any, samples: int, generator: torch.Generator
     ) -> Float[Tensor, "sets samples"]:
-        """Unbiased estimates of the evidence lower bound, one a sample."""
+        """Unbiased estimates of the evidence lower bound, one per sample."""
 
     @abc.abstractmethod
     def draw(

@@ -19,19 +19,21 @@ from bnnp.inference.vi.base import Variational
 
 CORRELATIONS = ("mfvi", "ucvi", "lcvi", "fcvi")
 START_SCALE = 0.1
-"""Standard deviation of the approximation at its start, as a share of the prior's."""
+"""Standard deviation of the approximation at its start, divided by that of the prior."""
 
 
 class GaussianApproximation(nn.Module):
     """`q(w) = N(m, S S^T)` for each data set, `S = diag(s) (I + T/sqrt(size))` lower triangular in blocks.
 
-    Adam moves every entry of `T` by about the learning rate, whatever its gradient: over the rows of a large block,
-    such noise adds up, hence the root.
+    Adam moves every entry of `T` by about the learning rate, whatever its gradient. Over the rows of a large block this
+    noise adds up; the root of the size makes up for it. Positions are the weights themselves, not whitened, because
+    the independence of "mfvi" is that of the weights.
 
-    Positions are weights, not whitened: independence is of the weights themselves.
-
-    blocks: how the weights fall into blocks that are correlated within, as (number of blocks, weights in each), in the
-        order of a position.
+    Args:
+        mean: Starting mean for every data set.
+        scale: Starting standard deviations.
+        blocks: Blocks within which weights are correlated, as (number of blocks, weights in each), in the order of a
+            position.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class GaussianApproximation(nn.Module):
         )
 
     def sample(self, samples: int, generator: torch.Generator) -> Float[Tensor, "sets samples size"]:
-        """Draws that have derivatives by the parameters. `O(sum of count size^2)` a draw."""
+        """Draws, differentiable in the parameters. Cost: `O(sum of count size^2)` per draw."""
         noise = normal((len(self.mean), samples, self.mean.shape[-1]), self.mean, generator)
         parts = noise.split([count * size for count, size in self.blocks], dim=-1)
         mixed = []
@@ -67,7 +69,7 @@ class GaussianApproximation(nn.Module):
 
 
 class _LogDensity(torch.autograd.Function):
-    """`target.log_density`, with its gradient at once."""
+    """`target.log_density` as one operation of autograd, which computes the gradient together with the value."""
 
     @staticmethod
     def forward(ctx, position: Tensor, target: Target):  # pyright: ignore
@@ -84,7 +86,18 @@ class _LogDensity(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class GaussianVI(Variational):
-    """correlations: one of `CORRELATIONS`."""
+    """Variational inference with one Gaussian over all weights.
+
+    Args:
+        correlations: Which weights may be correlated: "mfvi" none, "ucvi" those into the same unit, "lcvi" those of
+            the same layer, "fcvi" all.
+
+    Example:
+        >>> ucvi = bnnp.inference.GaussianVI("ucvi")
+        >>> found = bnnp.infer(model, x, y, method=ucvi, num_samples=8, steps=5)
+        >>> found.num_samples, len(found.diagnostics.elbo)
+        (8, 5)
+    """
 
     correlations: str = "mfvi"
 
@@ -97,7 +110,7 @@ class GaussianVI(Variational):
     def bound(
         self, target: Target, approximation: GaussianApproximation, samples: int, generator: torch.Generator
     ) -> Float[Tensor, "sets samples"]:
-        """Unbiased estimates of the evidence lower bound, one a sample; the entropy is exact."""
+        """Unbiased estimates of the evidence lower bound, one per sample; the entropy is exact."""
         position = approximation.sample(samples, generator)
         value = _LogDensity.apply(position, target) if position.requires_grad else target.log_density(position)
         return value + approximation.entropy().unsqueeze(1)  # pyright: ignore
@@ -119,7 +132,7 @@ class GaussianVI(Variational):
 
 
 def _prior_scales(target: Target) -> Float[Tensor, "size"]:
-    """Standard deviations of the weights under the prior, those of one layer given the others' means."""
+    """Standard deviations of the weights under the prior, each layer given the means of the others."""
     scales = []
     earlier: list[Tensor] = []
     with torch.no_grad():

@@ -1,5 +1,7 @@
-"""Global inducing points (Ober and Aitchison 2021): the BNNP's layerwise posterior, with free parameters for the
-pseudo-observations of a few invented points instead of inference networks."""
+"""Global inducing points (Ober and Aitchison 2021): the BNNP's layerwise posterior without inference networks.
+
+The pseudo-observations of a few inducing points are free parameters instead.
+"""
 
 from dataclasses import dataclass
 
@@ -20,7 +22,13 @@ LOG_NOISE_START = -1.0
 
 
 class InducingPoints(nn.Module):
-    """For each data set: inputs, and a pseudo-observation with its noise for every unit of every layer."""
+    """For each data set: inputs, and a pseudo-observation with its noise for every unit of every layer.
+
+    Args:
+        target: The posteriors to approximate.
+        count: Inducing points per data set.
+        generator: Generator of the starting values.
+    """
 
     def __init__(self, target: Target, count: int, generator: torch.Generator):
         super().__init__()
@@ -36,18 +44,23 @@ class InducingPoints(nn.Module):
 
 @dataclass(frozen=True)
 class GIVI(Variational):
-    """Inducing points for each data set, which climb the evidence lower bound.
+    """Global inducing points (Ober and Aitchison 2021) for each data set, which maximise the evidence lower bound.
 
     Args:
-        num_inducing: Invented points per data set; at most as many as the smallest data set has points.
+        num_inducing: Inducing points per data set; at most as many as the smallest data set has points.
         min_pseudo_noise: Lower bound of the noise of their pseudo-observations, as in the BNNP.
+
+    Example:
+        >>> small, givi = bnnp.BNNP(1, 1, hidden=(2,), seed=0), bnnp.inference.GIVI(num_inducing=2)
+        >>> bnnp.infer(small, x, y, method=givi, num_samples=8, steps=2).num_samples
+        8
     """
 
     num_inducing: int = 24
     min_pseudo_noise: float = MIN_PSEUDO_NOISE
 
     def approximation(self, target: Target, generator: torch.Generator) -> InducingPoints:
-        """Inputs are some of the data's."""
+        """Inducing points that start at random inputs of the data."""
         if target.prior.couples_outputs:
             raise ValueError(
                 "method: givi needs a prior that keeps the units of a layer independent, got "
@@ -70,7 +83,7 @@ class GIVI(Variational):
     def _infer(
         self, target: Target, points: InducingPoints, samples: int, generator: torch.Generator
     ) -> tuple[list[Tensor], Float[Tensor, "sets samples"]]:
-        """Weights, each layer's given the samples of those before, and the KL to the prior."""
+        """Weights, each layer given the samples of the layers before it, and the KL to the prior."""
         update = FromInducing(points, samples, generator, self.min_pseudo_noise)
         end = through_layers(target.network, target.prior, points.inputs, update)
         kls = [layer.kl.expand(-1, samples) for layer in end.done if layer.kl is not None]
@@ -79,12 +92,12 @@ class GIVI(Variational):
 
 @dataclass(frozen=True)
 class FromInducing:
-    """A layer is conditioned on the pseudo-observations of inducing points, which go along; the prior is a constant.
+    """Condition a layer on the pseudo-observations of the inducing points. The prior is held constant.
 
     Attributes:
         points: The inducing points of every data set.
         samples: Weight samples per data set.
-        generator: Of the normal draws.
+        generator: Generator of the normal draws.
         min_noise: Lower bound of the pseudo-noise.
     """
 

@@ -19,18 +19,26 @@ from bnnp.tasks.task import SplitBatch
 
 @dataclass(frozen=True)
 class SingleTaskBNNP(Variational):
-    """Inference networks for each data set, trained by the evidence lower bound; the prior and the noise are fixed.
+    """The BNNP for single data sets: each has its own inference networks, trained by the evidence lower bound.
+
+    The prior and the noise stay fixed.
 
     Args:
         inference: The inference networks; by default they have the hidden units of the network.
-        start: A trained model whose inference networks they start as, in place of random ones (fine-tuning).
+        start: A trained model. Training starts from its inference networks instead of random ones (fine-tuning).
+
+    Example:
+        >>> small = bnnp.BNNP(1, 1, hidden=(2,), seed=0)
+        >>> fine_tuned = bnnp.inference.SingleTaskBNNP(start=small)
+        >>> bnnp.infer(small, x, y, method=fine_tuned, num_samples=8, steps=2).num_samples
+        8
     """
 
     inference: Pointwise = field(default_factory=Pointwise)
     start: BNNP | None = None
 
     def approximation(self, target: Target, generator: torch.Generator) -> BNNP:
-        """One model, whose inference networks have weights of their own for every data set, on a leading axis."""
+        """One model; a leading axis of its inference networks' weights separates the data sets."""
         if not isinstance(target.network, Network):
             raise ValueError(f"method: bnnp needs a plain network, got {type(target.network).__name__}")
         models = [self._model(target, as_integer(generator)) for _ in range(target.sets)]
@@ -44,7 +52,7 @@ class SingleTaskBNNP(Variational):
     def bound(
         self, target: Target, model: BNNP, samples: int, generator: torch.Generator
     ) -> Float[Tensor, "sets samples"]:
-        """With the last layer integrated, where the likelihood is Gaussian."""
+        """Estimates of the evidence lower bound; with the last layer integrated if the likelihood is Gaussian."""
         if model.can_integrate:
             batch = SplitBatch(target.data, target.data).without_targets()
             estimates = model.estimate(batch, samples, generator, integrate=True)
