@@ -22,14 +22,20 @@ class Checkpointing:
     """Where to keep the state of a run, and how often.
 
     Args:
-        folder: A folder of its own, made where it is not there. A run that finds its own state in it goes on from it.
+        folder: A folder for this run alone, which is created if needed. A run that finds its own state in the folder
+            continues from it.
         every: Number of steps between two writes. The state after the last step is always written.
 
     Raises:
-        ValueError: If the folder is no path, or `every` is not a positive whole number.
+        ValueError: If the folder is not a path, or `every` is not a positive whole number.
 
     Example:
-        bnnp.fit(model, tasks, checkpoint=bnnp.Checkpointing("run", every=100))
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> checkpoint = bnnp.Checkpointing("run", every=100)
+        >>> result = bnnp.fit(model, tasks, steps=2, checkpoint=checkpoint, progress=False)
+        >>> import os
+        >>> os.listdir("run")
+        ['checkpoint.safetensors']
     """
 
     folder: str | Path
@@ -47,8 +53,8 @@ class Checkpoint:
 
     Attributes:
         step: Number of steps done.
-        seconds: Time they took.
-        identity: The choices of the run, which must be the same when it goes on.
+        seconds: Time that these steps took.
+        identity: The choices of the run, which must be the same when it continues.
         history: The records so far.
         recent: Terms of the steps since the last record of the history.
     """

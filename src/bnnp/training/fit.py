@@ -42,7 +42,7 @@ Trained = TypeVar("Trained", bound=MetaLearner)
 
 
 class FallbackWarning(UserWarning):
-    """Many steps took a slower way in numerics. The numbers are right."""
+    """Many training steps needed a slower calculation (float64 or whitened space). Their results are correct."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,13 +51,16 @@ class FitResult(Shown, Generic[Trained]):
 
     Attributes:
         model: The trained model, which is the one that was passed in.
-        history: What happened on the way.
-        interrupted: Whether it was stopped by Ctrl-C.
+        history: The records of the training steps and evaluations.
+        interrupted: Whether Ctrl-C stopped the training.
 
     Example:
-        result = bnnp.fit(model, tasks)
-        result.model.save("model.bnnp")
-        result.history.to_frame()
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> result = bnnp.fit(model, tasks, steps=3, progress=False)
+        >>> result.model is model, result.interrupted
+        (True, False)
+        >>> result.history.to_frame()["step"].tolist()
+        [3]
     """
 
     model: Trained
@@ -108,8 +111,11 @@ def fit(
         TrainingDiverged: If the objective is not finite; the model is back at its last good state.
 
     Example:
-        result = bnnp.fit(model, bnnp.tasks.sawtooth(), steps=2_000, seed=0)
-        result = bnnp.fit(model, tasks, settings=bnnp.FitSettings(learning_rate=1e-3), checkpoint="run")
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> settings = bnnp.FitSettings(learning_rate=1e-3, record_every=1)
+        >>> result = bnnp.fit(model, tasks, steps=3, settings=settings, progress=False, seed=0)
+        >>> [record["step"] for record in result.history.steps]
+        [1, 2, 3]
     """
     check_count("steps", steps, "whole number, as in 10_000")
     check_count("batch_size", batch_size, "whole number of tasks, as in 5")

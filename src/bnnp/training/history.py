@@ -27,8 +27,12 @@ class History(Shown):
         evaluations: One record per evaluation: `step`, `seconds`, and what the evaluation returned.
 
     Example:
-        history = bnnp.fit(model, tasks).history
-        history.to_frame().plot("step", "objective")
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> history = bnnp.fit(model, tasks, steps=20, progress=False).history
+        >>> history.to_frame()["step"].tolist()
+        [10, 20]
+        >>> sorted(history.steps[0])
+        ['float64', 'kl', 'learning_rate', 'likelihood', 'objective', 'predictive', 'seconds', 'step', 'whitened']
     """
 
     steps: list[dict[str, float]] = field(default_factory=list)
@@ -56,7 +60,9 @@ class History(Shown):
         """The share of recorded steps that had a numerical fallback, by its kind.
 
         Example:
-            history.fallback_shares()  # {"float64": 0.02, "whitened": 0.0}
+            >>> history = bnnp.History(steps=[{"step": 50, "float64": 1, "whitened": 0}])
+            >>> history.fallback_shares()
+            {'float64': 0.02, 'whitened': 0.0}
         """
         steps = max(1, int(self.steps[-1]["step"])) if self.steps else 1
         return {kind: sum(record.get(kind, 0) for record in self.steps) / steps for kind in FALLBACKS}

@@ -18,15 +18,23 @@ from bnnp.training.step import NotFinite, Outcome
 class TrainingDiverged(ArithmeticError):
     """The objective was not finite. The model has been set back to its last good state.
 
-    Attributes:
+    Args:
         step: The step that failed, counted from 1.
-        task: Its place in the batch; None where no single task is to blame.
+        task: Index, in the batch, of the task that failed; None if no single task is the cause.
+        reason: What was not finite.
+
+    Attributes:
+        step: As given.
+        task: As given.
 
     Example:
-        try:
-            bnnp.fit(model, tasks)
-        except bnnp.TrainingDiverged as error:
-            print(error.step, error.task)
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> objective = bnnp.objectives.PPAVI(kl_weight=float("nan"))  # not finite for any task
+        >>> try:
+        ...     result = bnnp.fit(model, tasks, objective=objective, progress=False)
+        ... except bnnp.TrainingDiverged as error:
+        ...     print(error.step, error.task)
+        1 0
     """
 
     def __init__(self, step: int, task: int | None, reason: str):

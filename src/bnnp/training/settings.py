@@ -27,8 +27,12 @@ class Evaluation:
         ValueError: If the function cannot be called, or `every` is not a positive whole number.
 
     Example:
-        scores = bnnp.Evaluation(lambda model: {"mae": bnnp.evaluate(model, tests)["mae"]}, every=500)
-        bnnp.fit(model, tasks, settings=bnnp.FitSettings(evaluation=scores))
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> evaluation = bnnp.Evaluation(lambda model: {"noise": model.likelihood.noise.item()}, every=2)
+        >>> settings = bnnp.FitSettings(evaluation=evaluation)
+        >>> result = bnnp.fit(model, tasks, steps=3, settings=settings, progress=False)
+        >>> [record["step"] for record in result.history.evaluations]
+        [2, 3]
     """
 
     function: Callable[[Any], Mapping[str, float]]
@@ -67,8 +71,11 @@ class FitSettings:
         ValueError: If a value is not as described.
 
     Example:
-        settings = bnnp.FitSettings(learning_rate=(2e-3, 5e-5), prior_start=bnnp.starts.Spread(slope=8.0))
-        result = bnnp.fit(model, tasks, settings=settings, seed=0)
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> settings = bnnp.FitSettings(learning_rate=(2e-3, 5e-5), prior_start=bnnp.starts.Spread(slope=8.0))
+        >>> result = bnnp.fit(model, tasks, steps=2, settings=settings, progress=False)
+        >>> round(result.history.steps[-1]["learning_rate"], 8)
+        5e-05
     """
 
     learning_rate: float | tuple[float, float] = (3e-3, 1e-4)
