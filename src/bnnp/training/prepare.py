@@ -15,7 +15,7 @@ from bnnp.tasks.task import stacked
 START = 3
 """The branch of the run's random numbers that a start draws from."""
 POINTS_FOR_START = 1000
-"""Points of a task that a start looks at, at most."""
+"""Largest number of points per task that a start looks at."""
 
 
 def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str = "spread", seed: Seed = 0) -> None:
@@ -57,8 +57,12 @@ def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str 
 def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
     """Refuse tasks that the model cannot learn from.
 
+    Args:
+        model: A model, or a neural process.
+        tasks: What the user gave as tasks.
+
     Raises:
-        ValueError: If they are no task source, or their columns or outputs do not fit the model.
+        ValueError: If `tasks` is not a task source, or its columns or outputs do not fit the model.
     """
     if not isinstance(tasks, TaskSource):
         raise ValueError(
@@ -87,7 +91,7 @@ def _take_columns(model: MetaLearner, tasks: Collection) -> None:
 
 
 def _examples(model: MetaLearner, prior: Prior, tasks: TaskSource, count: int, generator: torch.Generator) -> Examples:
-    """Tasks for a start of the prior, none of them twice, and some points of large ones."""
+    """Different tasks for a start of the prior, with some of the points of large tasks."""
     drawn = tasks.draw(min(count, len(tasks)) if isinstance(tasks, Collection) else count, generator)
     some = [task.take(torch.randperm(len(task), generator=generator)[:POINTS_FOR_START]) for task in drawn]
     x = [model.columns.standardise_x(task.x.to(model.device)).to(model.dtype) for task in some]
