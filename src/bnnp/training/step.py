@@ -117,7 +117,7 @@ def differentiate(
 def task_of_bad_gradient(
     model: Model, objective: Objective, batch: SplitBatch, parameters: Sequence[nn.Parameter], *seed: int
 ) -> int | None:
-    """Index of the first task whose own gradient is not finite; None if this holds for no task, or for all of several."""
+    """Index of the first task whose own gradient is not finite; None if it is so for no task, or for all of several."""
     bad = []
     for task, value in enumerate(_terms(model, objective, batch, seed).total()):
         gradients = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
