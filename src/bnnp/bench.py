@@ -40,15 +40,6 @@ class Setting:
     """A training step, or a prediction of `points - context` targets.
 
     Attributes:
-        name: Name of the setting.
-        sizes: Number of inputs, units of the hidden layers, number of outputs.
-        prior: Name of the prior.
-        fixed: Whether the prior is held fixed.
-        samples: Number of weight samples.
-        tasks: Number of tasks.
-        points: Number of points per task.
-        context: How many of these points are context.
-        training: Whether a training step is measured, or a prediction.
         by_itself: Whether `condition` chooses the number of samples; `samples` is then the least that it takes.
     """
 
@@ -74,14 +65,12 @@ class Setting:
         return f"({self.name}) {what}, {list(self.sizes)}, {prior}, {samples}, {tasks}"
 
     def model(self, dtype: torch.dtype = torch.float32) -> BNNP:
-        """An untrained model of the setting."""
         model = BNNP(
             self.sizes[0], self.sizes[-1], self.sizes[1:-1], prior=self.prior, likelihood=Gaussian(0.05), dtype=dtype
         )
         return model.set_prior_learnability(0) if self.fixed else model
 
     def batch(self, dtype: torch.dtype = torch.float32) -> SplitBatch:
-        """Tasks of the setting: sine waves at random inputs."""
         x = 4 * torch.rand(self.tasks, self.points, self.sizes[0], generator=child(0), dtype=torch.float64) - 2
         y = torch.sin(3 * x.sum(-1, keepdim=True) + torch.arange(self.sizes[-1]))
         mask = torch.ones(self.tasks, self.points, dtype=torch.bool)
@@ -177,15 +166,7 @@ LONG_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Measurement:
-    """The cost of one kind of work in one setting.
-
-    Attributes:
-        setting: Name of the setting.
-        kind: "library", "limit" or "plain".
-        seconds: Median time of a call.
-        repeats: Number of repeats.
-        peak_megabytes: Peak memory of the process.
-    """
+    """Median seconds per call of one kind of work ("library", "limit" or "plain"), and its peak memory."""
 
     setting: str
     kind: str
@@ -195,17 +176,7 @@ class Measurement:
 
 
 def measure(setting: Setting, kinds: list[str], plain: Path | None, repeats: int) -> dict[str, list[float]]:
-    """Time each kind of work, in turns, after calls that are not counted.
-
-    Args:
-        setting: What to measure.
-        kinds: Some of "library", "limit" and "plain".
-        plain: File of the plain transcription; needed for "plain".
-        repeats: Number of repeats.
-
-    Returns:
-        For each kind of work the seconds per call, one number per repeat.
-    """
+    """Seconds per call of each kind of work, one number per repeat. Kinds take turns, after calls that do not count."""
     makers: dict[str, Callable[[Setting], Work]] = {"library": library_work, "limit": limit_work}
     if plain is not None:
         makers["plain"] = _module(plain).work
@@ -235,18 +206,7 @@ def _calls_a_repeat(run: Work) -> int:
 def run(names: list[str], plain: Path | None = None, repeats: int = 9, progress: bool = True) -> list[Measurement]:
     """Measure settings, each in processes of its own: the library and the limit in turns, then the plain transcription.
 
-    Args:
-        names: Names of settings.
-        plain: File of the plain transcription; None to leave it out.
-        repeats: Number of repeats for the library and the limit.
-        progress: Whether to show a progress bar.
-
-    Returns:
-        One measurement per setting and kind of work. Peak memory includes that of Python and torch.
-
-    Raises:
-        ValueError: If there is no setting of a name.
-        FileNotFoundError: If `plain` is not a file.
+    Peak memory is that of the whole process, Python and torch included.
     """
     from rich.progress import Progress
 
