@@ -39,8 +39,7 @@ Work = Callable[[], object]
 class Setting:
     """A training step, or a prediction of `points - context` targets.
 
-    Attributes:
-        by_itself: Whether `condition` chooses the number of samples; `samples` is then the least that it takes.
+    If `by_itself` is set, `condition` chooses the number of samples; `samples` is then the least that it takes.
     """
 
     name: str

@@ -39,7 +39,7 @@ def experiment(
     out: OutFolder = None,
     quiet: Quiet = False,
 ) -> None:
-    """Do an experiment of the paper again. Runs that are done already are not repeated; a stopped one goes on.
+    """Do an experiment of the paper again. Finished runs are not repeated; a stopped run continues.
 
     Example: bnnp experiment posterior_quality --scale small --workers 2
     """

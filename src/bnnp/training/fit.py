@@ -59,8 +59,8 @@ class FitResult(Shown, Generic[Trained]):
         >>> result = bnnp.fit(model, tasks, steps=3, progress=False)
         >>> result.model is model, result.interrupted
         (True, False)
-        >>> result.history.to_frame()["step"].tolist()
-        [3]
+        >>> result.history.steps[-1]["step"]
+        3
     """
 
     model: Trained

@@ -28,9 +28,10 @@ class History(Shown):
 
     Example:
         >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
-        >>> history = bnnp.fit(model, tasks, steps=12, progress=False).history
+        >>> settings = bnnp.FitSettings(record_every=2)
+        >>> history = bnnp.fit(model, tasks, steps=3, settings=settings, progress=False).history
         >>> history.to_frame()["step"].tolist()
-        [10, 12]
+        [2, 3]
         >>> sorted(history.steps[0])
         ['float64', 'kl', 'learning_rate', 'likelihood', 'objective', 'predictive', 'seconds', 'step', 'whitened']
     """
