@@ -1,8 +1,8 @@
-"""How fast the library is on this machine, beside two marks: a plain transcription of the paper, and the limit.
+"""Measures how fast the library is on this machine, against a plain transcription of the paper and against a limit.
 
-The *limit* is the time of the large matrix products alone that a setting cannot do without: features times covariances
-(or weights times pairs of features), Gram matrices, the network itself, and the products of their derivatives. Times of
-one run are compared with each other, so that the noise of the machine cancels.
+The *limit* is the time of only those large matrix products that a setting needs in any case: features times
+covariances (or weights times pairs of features), Gram matrices, the network itself, and the products of their
+derivatives. Times of one run are compared with each other, so that the noise of the machine cancels.
 """
 
 import importlib.util
@@ -39,7 +39,7 @@ Work = Callable[[], object]
 class Setting:
     """A training step, or a prediction of `points - context` targets.
 
-    by_itself: the number of samples is left to `condition`; `samples` is then the least that it takes.
+    If `by_itself` is set, `condition` chooses the number of samples; `samples` is then the least that it takes.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Setting:
     by_itself: bool = False
 
     def describe(self) -> str:
+        """The setting in words."""
         what = "training step" if self.training else "prediction"
         tasks = (
             f"{self.tasks} task{'s' if self.tasks > 1 else ''} of {self.points} points, {self.context} of them context"
@@ -86,8 +87,8 @@ SETTINGS = {
         Setting("e", (1, 64, 64, 1), "unitwise", False, FIRST, 1, 140, 40, training=False, by_itself=True),
     )
 }
-"""(a) to (d): those in which the authors' code was measured ((d) there with one task: five did not fit into memory).
-(e): a prediction as users get it by default."""
+"""(a) to (d) are the settings in which the authors' code was measured, (d) with one task there because five did not fit
+into memory. (e) is a prediction as users get it by default."""
 
 
 def library_work(setting: Setting) -> Work:
@@ -109,7 +110,7 @@ def library_work(setting: Setting) -> Work:
 
 
 def products(setting: Setting) -> Iterator[tuple[int, int, int, int]]:
-    """Shapes (batch, rows, inner, columns) of the matrix products that a setting cannot do without."""
+    """Shapes (batch, rows, inner, columns) of the matrix products that a setting needs in any case."""
     n, target = setting.context, setting.points - setting.context
     for layer, (size_in, units) in enumerate(zip(setting.sizes, setting.sizes[1:], strict=False)):
         d, samples = size_in + 1, setting.tasks * setting.samples
@@ -138,7 +139,7 @@ def products(setting: Setting) -> Iterator[tuple[int, int, int, int]]:
 
 
 def limit_work(setting: Setting) -> Work:
-    """Nothing but the products, with results written into memory that is there already."""
+    """Only the products, with results written into memory that is allocated before."""
     tensors = []
     for batch, rows, inner, columns in products(setting):
         tensors.append(
@@ -156,13 +157,16 @@ def limit_work(setting: Setting) -> Work:
 
 
 LEAST_SECONDS = 0.2
-"""Of a repeat, at least: short work is called often, as in training, not once after work that empties the caches."""
+"""Least duration of a repeat. Short work is called often in one repeat, so that it finds its data in the caches, as in
+training."""
 LONG_SECONDS = 5.0
-"""Of a first call, which no beginning explains."""
+"""Work whose call takes longer than this is called once per repeat, without a second call to time it."""
 
 
 @dataclass(frozen=True)
 class Measurement:
+    """Median seconds per call of one kind of work ("library", "limit" or "plain"), and its peak memory."""
+
     setting: str
     kind: str
     seconds: float
@@ -171,7 +175,7 @@ class Measurement:
 
 
 def measure(setting: Setting, kinds: list[str], plain: Path | None, repeats: int) -> dict[str, list[float]]:
-    """Seconds of a call in every repeat of each kind of work, taken in turns after calls that are not counted."""
+    """Seconds per call of each kind of work, one number per repeat. Kinds take turns, after calls that do not count."""
     makers: dict[str, Callable[[Setting], Work]] = {"library": library_work, "limit": limit_work}
     if plain is not None:
         makers["plain"] = _module(plain).work
@@ -188,7 +192,7 @@ def measure(setting: Setting, kinds: list[str], plain: Path | None, repeats: int
 
 
 def _calls_a_repeat(run: Work) -> int:
-    """As many as a repeat takes to last long enough, by a second call: the first makes what later ones find."""
+    """Number of calls that make a repeat long enough, by the time of a second call: the first one fills the caches."""
     for _ in range(2):
         started = time.perf_counter()
         run()
@@ -233,7 +237,7 @@ def run(names: list[str], plain: Path | None = None, repeats: int = 9, progress:
 
 
 def table(measurements: list[Measurement]) -> "pd.DataFrame":
-    """One row per setting: seconds and memory of the library, and how they stand to the two marks."""
+    """One row per setting: seconds and memory of the library, beside the limit and the transcription."""
     import pandas as pd
 
     rows = {}
@@ -255,6 +259,7 @@ def table(measurements: list[Measurement]) -> "pd.DataFrame":
 
 
 def to_json(measurements: list[Measurement]) -> str:
+    """The measurements with what they were measured on, as JSON."""
     machine = {"torch": torch.__version__, "threads": torch.get_num_threads()}
     settings = {m.setting: SETTINGS[m.setting].describe() for m in measurements}
     return json.dumps(

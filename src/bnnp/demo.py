@@ -1,4 +1,4 @@
-"""The demonstration: minutes of meta-training on sawtooth tasks, scored beside the best possible."""
+"""The demonstration: a few minutes of meta-training on sawtooth tasks, scored against the exact posterior."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,12 +28,18 @@ TABLE_COLUMNS = ("pooled_lppd", "marginal_lppd", "joint_lppd", "mae", "rmse", "c
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration found: scores by row, and the files it wrote."""
+    """The results of the demonstration.
+
+    Attributes:
+        scores: Scores by row of the table.
+        files: The files that were written.
+    """
 
     scores: Mapping[str, Scores]
     files: list[Path]
 
     def table(self) -> "pd.DataFrame":
+        """The scores, one row per model."""
         import pandas as pd
 
         rows = {row: {name: scores[name] for name in TABLE_COLUMNS} for row, scores in self.scores.items()}
@@ -41,7 +47,17 @@ class Demo:
 
 
 def run(out: str | Path, *, steps: int = STEPS, progress: bool = True, seed: int = 0) -> Demo:
-    """Train a learned and a standard prior on sawtooth tasks, score both beside the oracle, write figures to `out`."""
+    """Train a learned and a standard prior on sawtooth tasks, score both beside the oracle, and write figures.
+
+    Args:
+        out: Folder for the files.
+        steps: Number of training steps for each prior.
+        progress: Whether to say what is being done, with progress bars.
+        seed: Seed of all randomness.
+
+    Returns:
+        The scores and the files.
+    """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     source, tests = sawtooth(), sawtooth_tests()
@@ -76,7 +92,17 @@ def run(out: str | Path, *, steps: int = STEPS, progress: bool = True, seed: int
 
 
 def train(*, learnable: bool, steps: int, progress: bool, seed: int) -> FitResult:
-    """A model whose prior is learned, or one that keeps the standard prior and learns the rest."""
+    """Train a model on sawtooth tasks.
+
+    Args:
+        learnable: Whether the prior is learned; otherwise the standard prior is kept, and only the rest is learned.
+        steps: Number of training steps.
+        progress: Whether to show a progress bar.
+        seed: Seed of all randomness.
+
+    Returns:
+        The trained model and its history.
+    """
     model = BNNP(1, 1, HIDDEN, prior="unitwise" if learnable else "factorised", likelihood=Gaussian(0.05), seed=seed)
     model.set_prior_learnability(1.0 if learnable else 0.0)
     return fit(model, sawtooth(), steps=steps, settings=SETTINGS, progress=progress, seed=seed)

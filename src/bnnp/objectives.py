@@ -17,13 +17,11 @@ from bnnp._core.shapes import Float, Tensor
 from bnnp.models.estimates import Estimates, in_float64_where_needed
 from bnnp.tasks.task import SplitBatch
 
+__all__ = ["AVI", "NPML", "NPVI", "PPAVI", "TELLAVI", "Objective", "Terms"]
+
 
 class Model(Protocol):
-    """What an objective asks of a model. One that lacks a part says so by a `ValueError`.
-
-    estimate: given the contexts, and with the KL to the prior.
-    estimate_with_targets: given all points, and with the KL to the posterior given the contexts alone.
-    """
+    """The two estimates that an objective asks of a model. A model that cannot give one of them raises `ValueError`."""
 
     def estimate(
         self,
@@ -33,20 +31,35 @@ class Model(Protocol):
         *,
         integrate: bool,
         group_size: int | None = None,
-    ) -> Estimates: ...
+    ) -> Estimates:
+        """Estimates under the posterior given the contexts, with the KL divergence to the prior."""
+        ...
 
     def estimate_with_targets(
         self, batch: SplitBatch, num_samples: int, random: torch.Generator, *, integrate: bool
-    ) -> Estimates: ...
+    ) -> Estimates:
+        """Estimates under the posterior given all points, with the KL divergence to that given the contexts alone."""
+        ...
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of an objective by name, weighted as they enter the sum; one value per task."""
+    """The terms of an objective.
+
+    Attributes:
+        by_name: The terms by name, weighted as they enter the sum, each with one value per task.
+
+    Example:
+        >>> import torch
+        >>> terms = bnnp.objectives.Terms({"likelihood": torch.tensor([1.0, 2.0]), "kl": torch.tensor([-0.5, -0.5])})
+        >>> terms.total().tolist()
+        [0.5, 1.5]
+    """
 
     by_name: dict[str, Float[Tensor, "tasks"]]
 
     def total(self) -> Float[Tensor, "tasks"]:
+        """The objective: the sum of its terms, one value per task."""
         return reduce(operator.add, self.by_name.values())
 
 
@@ -68,10 +81,22 @@ def elbo_terms(estimates: Estimates, likelihood_weight: float, kl_weight: float)
 
 @dataclass(frozen=True)
 class Objective(abc.ABC):
-    """num_samples: samples of the hidden layers per task and step. A few are enough where the last layer is integrated;
-        estimates by samples alone want about 32.
-    integrate: integrate the last layer in closed form where the likelihood is Gaussian. Other likelihoods, and neural
-        processes, are estimated by samples whatever this says; False does so for all, as the paper does.
+    """What training maximises. The base of all objectives, which `bnnp.fit` takes as `objective`.
+
+    Args:
+        num_samples: Number of samples of the hidden layers per task and step. A few are enough if the last layer is
+            integrated; estimates by samples alone need about 32.
+        integrate: Whether to integrate the last layer in closed form if the likelihood is Gaussian. False estimates
+            everything by samples, as the paper does. Models with another likelihood and neural processes always
+            estimate by samples.
+
+    Raises:
+        ValueError: If `num_samples` is not positive.
+
+    Example:
+        >>> objective = bnnp.objectives.PPAVI(num_samples=8)
+        >>> isinstance(objective, bnnp.objectives.Objective)
+        True
     """
 
     num_samples: int = 4
@@ -82,7 +107,16 @@ class Objective(abc.ABC):
             raise ValueError(f"num_samples: got {self.num_samples}, expected a positive number")
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
-        """The terms for a prepared batch."""
+        """The terms of the objective for a batch.
+
+        Args:
+            model: The model to train.
+            batch: Tasks as the model sees them (`model.prepare`).
+            generator: Source of all random numbers.
+
+        Returns:
+            The terms, one value per task.
+        """
         return in_float64_where_needed(self._estimates(model, batch, generator), self._terms)
 
     @abc.abstractmethod
@@ -94,11 +128,15 @@ class Objective(abc.ABC):
 
 @dataclass(frozen=True)
 class _Predictive(Objective):
-    """group_size: targets of a task whose joint density is one term; None for all of them together, as in the paper.
+    """An objective with the log predictive density of the targets, in random groups of targets.
 
-    Groups are random. A joint density of many targets needs one sample of the hidden layers that is right everywhere at
-    once: where hidden weights have several modes, a few samples are not enough, and small groups learn better.
+    The joint density of many targets needs one sample of the hidden layers that is right for all of them at once. If
+    the hidden weights have several modes, a few samples are not enough, and small groups learn better.
     `docs/training.md` compares sizes.
+
+    Args:
+        group_size: Number of targets of a task whose joint density is one term; None for all targets together, as in
+            the paper.
     """
 
     group_size: int | None = None
@@ -118,9 +156,24 @@ class _Predictive(Objective):
 class PPAVI(_Predictive):
     """Posterior-predictive amortised variational inference, the paper's objective: `log q(Y_t | D_c) + ELBO(D_c)`.
 
-    group_size: pairs of targets by default, which is best or close to it on smooth functions and on those that jump.
-    The weights temper the terms; 1 is the paper's definition, and 0.1 for `predictive_weight` and `kl_weight` its
-    choice for Heaviside functions.
+    The weights temper the terms. With all weights 1 this is the paper's definition; for Heaviside functions the paper
+    sets `predictive_weight` and `kl_weight` to 0.1.
+
+    Args:
+        num_samples: As in `Objective`.
+        integrate: As in `Objective`.
+        group_size: Number of targets of a task whose joint density is one term; None for all targets together, as in
+            the paper. The default, pairs, is best or close to it on smooth functions and on those that jump.
+        predictive_weight: Weight of the predictive density.
+        likelihood_weight: Weight of the expected log-likelihood.
+        kl_weight: Weight of the KL divergence.
+
+    Example:
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> objective = bnnp.objectives.PPAVI(num_samples=2, kl_weight=0.1)
+        >>> result = bnnp.fit(model, tasks, objective=objective, steps=1, progress=False)
+        >>> [name for name in result.history.steps[0] if name in ("predictive", "likelihood", "kl")]
+        ['predictive', 'likelihood', 'kl']
     """
 
     group_size: int | None = 2
@@ -135,7 +188,18 @@ class PPAVI(_Predictive):
 
 @dataclass(frozen=True)
 class AVI(Objective):
-    """Amortised variational inference, meta-level empirical Bayes: `ELBO(D_c)`."""
+    """Amortised variational inference, meta-level empirical Bayes: `ELBO(D_c)`.
+
+    Args:
+        num_samples: As in `Objective`.
+        integrate: As in `Objective`.
+        likelihood_weight: Weight of the expected log-likelihood.
+        kl_weight: Weight of the KL divergence.
+
+    Example:
+        >>> bnnp.objectives.AVI(num_samples=8)
+        AVI(num_samples=8, integrate=True, likelihood_weight=1.0, kl_weight=1.0)
+    """
 
     likelihood_weight: float = 1.0
     kl_weight: float = 1.0
@@ -149,7 +213,19 @@ class AVI(Objective):
 
 @dataclass(frozen=True)
 class NPML(_Predictive):
-    """Neural-process maximum likelihood: `log q(Y_t | D_c)`."""
+    """Neural-process maximum likelihood: `log q(Y_t | D_c)`.
+
+    Args:
+        num_samples: As in `Objective`.
+        integrate: As in `Objective`.
+        group_size: Number of targets of a task whose joint density is one term; None for all targets together, as in
+            the paper.
+        predictive_weight: Weight of the predictive density.
+
+    Example:
+        >>> bnnp.objectives.NPML(num_samples=32)
+        NPML(num_samples=32, integrate=True, group_size=None, predictive_weight=1.0)
+    """
 
     predictive_weight: float = 1.0
 
@@ -161,9 +237,19 @@ class NPML(_Predictive):
 class NPVI(Objective):
     """Neural-process variational inference: `E_q(W|D)[log p(Y_t | W)] - KL[q(W | D) || q(W | D_c)]`.
 
-    With the last layer integrated, the expectation and the last layer's part of the KL are in closed form given the
+    If the last layer is integrated, the expectation and the last layer's part of the KL are in closed form given the
     hidden layers. The hidden layers' part is estimated by their samples, without bias: a closed form given the layers
     before would need the covariance of every hidden unit. Latent neural processes have their KL in closed form.
+
+    Args:
+        num_samples: As in `Objective`.
+        integrate: As in `Objective`.
+        likelihood_weight: Weight of the expected log-likelihood of the targets.
+        kl_weight: Weight of the KL divergence.
+
+    Example:
+        >>> bnnp.objectives.NPVI(kl_weight=0.5)
+        NPVI(num_samples=4, integrate=True, likelihood_weight=1.0, kl_weight=0.5)
     """
 
     likelihood_weight: float = 1.0
@@ -179,7 +265,19 @@ class NPVI(Objective):
 
 @dataclass(frozen=True)
 class TELLAVI(Objective):
-    """Target-expected-log-likelihood AVI: `E_q(W|D_c)[log p(Y_t | W)] + ELBO(D_c)`; unbiased with any `num_samples`."""
+    """Target-expected-log-likelihood AVI: `E_q(W|D_c)[log p(Y_t | W)] + ELBO(D_c)`; unbiased with any `num_samples`.
+
+    Args:
+        num_samples: As in `Objective`.
+        integrate: As in `Objective`.
+        target_weight: Weight of the expected log-likelihood of the targets.
+        likelihood_weight: Weight of the expected log-likelihood of the context.
+        kl_weight: Weight of the KL divergence.
+
+    Example:
+        >>> bnnp.objectives.TELLAVI(num_samples=2).target_weight
+        1.0
+    """
 
     target_weight: float = 1.0
     likelihood_weight: float = 1.0

@@ -1,4 +1,4 @@
-"""The command line: one file per verb, or per group of verbs that do alike.
+"""The command line: one file per verb, or per group of similar verbs.
 
 Each verb checks its input, calls the library, and writes its results whole or not at all.
 """

@@ -39,7 +39,7 @@ def experiment(
     out: OutFolder = None,
     quiet: Quiet = False,
 ) -> None:
-    """Do an experiment of the paper again. Runs that are done already are not repeated; a stopped one goes on.
+    """Do an experiment of the paper again. Finished runs are not repeated; a stopped run continues.
 
     Example: bnnp experiment posterior_quality --scale small --workers 2
     """
@@ -58,7 +58,11 @@ def experiment(
 
 
 def experiments_folder() -> Path:
-    """Where the experiments are: `BNNP_EXPERIMENTS`, else `experiments` here, else beside the package's source."""
+    """The folder of the experiments: `BNNP_EXPERIMENTS`, else `experiments` here, else beside the package's source.
+
+    Raises:
+        FileNotFoundError: If none of these folders holds the experiments.
+    """
     given = os.environ.get(FOLDER_VARIABLE)
     beside = Path(__file__).resolve().parents[3] / "experiments"
     for folder in [Path(given)] if given else [Path("experiments"), beside]:
@@ -71,7 +75,7 @@ def experiments_folder() -> Path:
 
 
 def load_harness(folder: Path) -> ModuleType:
-    """`harness.py` of the experiments, which is found from now on, here and in the processes that joblib starts."""
+    """Import `harness.py` of the experiments. Its folder goes on the path, so that processes of joblib find it too."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     return importlib.import_module("harness")

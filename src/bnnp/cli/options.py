@@ -27,7 +27,7 @@ ContextShare = Annotated[str, typer.Option(help="Range of the share of points gi
 PosteriorSamples = Annotated[
     int | None,
     typer.Option(
-        "--samples", help="Weight samples; as many as predictions need, where not given.", rich_help_panel=INFERENCE
+        "--samples", help="Weight samples; by default as many as predictions need.", rich_help_panel=INFERENCE
     ),
 ]
 

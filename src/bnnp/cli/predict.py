@@ -31,7 +31,7 @@ TargetsOrContext = Annotated[
     Path | None,
     typer.Option(
         "--targets",
-        help="Inputs to predict at, CSV or Parquet; the context's own where not given.",
+        help="Inputs to predict at, CSV or Parquet; by default those of the context.",
         rich_help_panel=DATA,
     ),
 ]
@@ -39,9 +39,9 @@ MethodName = Annotated[str, typer.Option("--method", help=f"One of {', '.join(ME
 Samples = Annotated[int, typer.Option("--samples", help="Weight samples.", rich_help_panel=INFERENCE)]
 Steps = Annotated[
     int | None,
-    typer.Option(help="Of the optimiser, or of each chain after its warm-up.", rich_help_panel=INFERENCE),
+    typer.Option(help="Steps of the optimiser, or of each chain after its warm-up.", rich_help_panel=INFERENCE),
 ]
-Warmup = Annotated[int, typer.Option(help="Steps of each chain that are thrown away.", rich_help_panel=INFERENCE)]
+Warmup = Annotated[int, typer.Option(help="First steps of each chain, which are not used.", rich_help_panel=INFERENCE)]
 Chains = Annotated[int, typer.Option(help="Markov chains.", rich_help_panel=INFERENCE)]
 
 
@@ -79,9 +79,9 @@ def infer(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Predict new points under a model's prior, by another inference than the model's own. All data sets run at once.
+    """Predict new points under a model's prior, by a method other than the model's own. All data sets run at once.
 
-    What speaks against the result, as chains that have not mixed, is told on standard error.
+    Warnings about the result, such as chains that have not mixed, go to standard error.
 
     Example: bnnp infer model --context known.csv --targets wanted.csv --method hmc --out predictions.csv
     """
@@ -116,7 +116,7 @@ class _Question:
 def _questions(
     model: MetaLearner, context: Path, targets: Path, task: str | None
 ) -> "tuple[pd.DataFrame, list[_Question]]":
-    """The table of targets, and what is asked of each data set."""
+    """The table of targets, and one question per data set."""
     known, wanted = read_table(context), read_table(targets)
     x_names, y_names = model.columns.x_names, model.columns.y_names
     extra = [task] if task else []

@@ -54,7 +54,7 @@ def sample(
 
 
 def _grid(columns: Columns, low: float | None, high: float | None, points: int) -> np.ndarray:
-    """Even inputs of a model of one; by default within two standard deviations of those it was trained on."""
+    """Evenly spaced inputs for a model of one input, by default within two standard deviations of the training's."""
     names = columns.x_names
     if len(names) > 1:
         raise ValueError(f"sample: this model has the inputs {', '.join(names)}; give a table of them with --at")

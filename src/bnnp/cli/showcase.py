@@ -1,4 +1,4 @@
-"""`bnnp demo` and `bnnp bench`: what the library can do here, and how fast."""
+"""`bnnp demo` and `bnnp bench`: a demonstration of the library, and its speed on this machine."""
 
 from pathlib import Path
 from typing import Annotated

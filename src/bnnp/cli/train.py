@@ -70,7 +70,7 @@ Steps = Annotated[int, typer.Option(help="Training steps.", rich_help_panel=TRAI
 Samples = Annotated[
     int | None,
     typer.Option(
-        "--samples", help="Samples per data set and step; enough of them, where not given.", rich_help_panel=TRAINING
+        "--samples", help="Samples per data set and step; by default as many as are needed.", rich_help_panel=TRAINING
     ),
 ]
 BatchSize = Annotated[int, typer.Option(help="Data sets per step.", rich_help_panel=TRAINING)]
@@ -112,7 +112,7 @@ def train(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Learn a prior from related data sets. Stopped runs go on from where they were when called again.
+    """Learn a prior from related data sets. A stopped run continues when the same command is given again.
 
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """

@@ -1,4 +1,4 @@
-"""From the words of a command line to the library's objects, and from results to lines for people."""
+"""Turns the words of a command line into the library's objects, and results into printed lines."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,16 @@ if TYPE_CHECKING:
 
 
 def numbers(text: str, kind: type, name: str) -> list:
-    """Numbers with commas between them, as `64,64`."""
+    """Numbers with commas between them, as `64,64`.
+
+    Args:
+        text: What the user gave.
+        kind: Type of the numbers, as `int`.
+        name: The option's name, for the error.
+
+    Raises:
+        ValueError: If a part is not a number.
+    """
     try:
         return [kind(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -18,7 +27,15 @@ def numbers(text: str, kind: type, name: str) -> list:
 
 
 def pair(text: str, name: str) -> tuple[float, float]:
-    """Two numbers, as `0.1,0.5`; one number stands for both."""
+    """Two numbers, as `0.1,0.5`; one number stands for both.
+
+    Args:
+        text: What the user gave.
+        name: The option's name, for the error.
+
+    Raises:
+        ValueError: If there are not one or two numbers.
+    """
     values = numbers(text, float, name)
     if len(values) not in (1, 2):
         raise ValueError(f"--{name}: got {text!r}, expected one number or two, as in 0.1,0.5")
@@ -26,7 +43,11 @@ def pair(text: str, name: str) -> tuple[float, float]:
 
 
 def with_prior(model: MetaLearner, verb: str) -> Any:
-    """The model, if it has a prior over weights."""
+    """The model, if it has a prior over weights.
+
+    Raises:
+        ValueError: If it has none.
+    """
     if model.weight_prior is None:
         name = type(model).__name__
         raise ValueError(f"{verb}: {name} models have no prior over weights; give a BNNP, or use `bnnp predict`")

@@ -18,7 +18,22 @@ class TooLargeForFloat32(ArithmeticError):
 
 
 class FactorisationError(ArithmeticError):
-    """A posterior precision was not positive definite: its inputs were not finite, or the noise was far too small."""
+    """A posterior precision was not positive definite: its inputs were not finite, or the noise was far too small.
+
+    Args:
+        message: What failed, and where.
+        task: Index, in the batch, of the task that failed.
+
+    Attributes:
+        task: As given.
+
+    Example:
+        >>> try:
+        ...     raise bnnp.FactorisationError("layer 1, task 3: not positive definite", task=3)
+        ... except bnnp.FactorisationError as error:
+        ...     print(error.task)
+        3
+    """
 
     def __init__(self, message: str, task: int):
         super().__init__(message)

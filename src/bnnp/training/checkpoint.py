@@ -1,4 +1,4 @@
-"""The whole state of a training run in one file, so that it can go on as if it had never stopped."""
+"""The whole state of a training run in one file, from which it continues as if it had never stopped."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +19,23 @@ FILE_NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """Where to keep the state of a run, and how often.
+    """Where to keep the state of a training run, and how often to write it.
 
     Args:
-        folder: A folder of its own, made where it is not there. A run that finds its own state in it goes on from it.
+        folder: A folder for this run alone, which is created if needed. A run that finds its own state in the folder
+            continues from it.
         every: Number of steps between two writes. The state after the last step is always written.
 
     Raises:
-        ValueError: If the folder is no path, or `every` is not a positive whole number.
+        ValueError: If the folder is not a path, or `every` is not a positive whole number.
 
     Example:
-        bnnp.fit(model, tasks, checkpoint=bnnp.Checkpointing("run", every=100))
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> checkpoint = bnnp.Checkpointing("run", every=100)
+        >>> result = bnnp.fit(model, tasks, steps=2, checkpoint=checkpoint, progress=False)
+        >>> import os
+        >>> os.listdir("run")
+        ['checkpoint.safetensors']
     """
 
     folder: str | Path
@@ -47,8 +53,8 @@ class Checkpoint:
 
     Attributes:
         step: Number of steps done.
-        seconds: Time they took.
-        identity: The choices of the run, which must be the same when it goes on.
+        seconds: Time that these steps took.
+        identity: The choices of the run, which must be the same when it continues.
         history: The records so far.
         recent: Terms of the steps since the last record of the history.
     """
@@ -60,7 +66,16 @@ class Checkpoint:
     recent: list[dict[str, float]]
 
     def save(self, folder: str | Path, model: MetaLearner, optimiser: torch.optim.Optimizer) -> Path:
-        """Write the state to the folder, in place of the one before."""
+        """Write the state to the folder. It replaces the state before.
+
+        Args:
+            folder: The folder of the run.
+            model: The model in its present state.
+            optimiser: The optimiser in its present state.
+
+        Returns:
+            The path of the file.
+        """
         state = optimiser.state_dict()["state"]
         tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
         for index, slots in state.items():
@@ -81,10 +96,19 @@ class Checkpoint:
 def restore(
     folder: str | Path, model: MetaLearner, optimiser: torch.optim.Optimizer, identity: dict[str, Any]
 ) -> Checkpoint | None:
-    """Bring model and optimiser to the state in a folder, or do nothing where there is none.
+    """Set model and optimiser to the state that a folder holds.
+
+    Args:
+        folder: The folder of the run.
+        model: The model, changed in place.
+        optimiser: Its optimiser, changed in place.
+        identity: The choices of the present run.
+
+    Returns:
+        The rest of the state; None if the folder holds no state.
 
     Raises:
-        ValueError: If the file is damaged, or of another run.
+        ValueError: If the file is damaged, or belongs to another run.
     """
     path = Path(folder) / FILE_NAME
     if not path.exists():

@@ -12,10 +12,15 @@ def is_number(value: Any) -> bool:
 
 
 def check_count(name: str, value: Any, expected: str) -> None:
-    """Refuse what is not a positive whole number.
+    """Refuse a value that is not a positive whole number.
+
+    Args:
+        name: The argument's name, for the error.
+        value: What the user gave.
+        expected: What it should count, with an example, for the error.
 
     Raises:
-        ValueError: If it is not; `expected` says what it is a number of, and gives an example.
+        ValueError: If the value is not a positive whole number.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name}: got {value!r}, expected a positive {expected}")

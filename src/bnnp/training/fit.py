@@ -29,9 +29,9 @@ from bnnp.training.step import Gradient
 STREAM, NOISE = 1, 2
 """The branches of the run's random numbers that batches and weight samples draw from."""
 SAMPLES_WITHOUT_CLOSED_FORM = 32
-"""Per task and step, by default, where the last layer is not integrated."""
+"""Default number of samples per task and step, if the last layer is not integrated."""
 FREQUENT = 0.01
-"""Share of steps with a numerical fallback above which the user is told."""
+"""If a larger share of the steps had a numerical fallback, the user gets a warning."""
 CURES = {
     "float64": "{:.0%} of the steps had to be done again in float64, which is slow: give the model "
     "dtype=torch.float64, or a larger min_pseudo_noise",
@@ -42,7 +42,7 @@ Trained = TypeVar("Trained", bound=MetaLearner)
 
 
 class FallbackWarning(UserWarning):
-    """Many steps took a slower way in numerics. The numbers are right."""
+    """Many training steps needed a slower calculation (float64 or whitened space). Their results are correct."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,13 +51,16 @@ class FitResult(Shown, Generic[Trained]):
 
     Attributes:
         model: The trained model, which is the one that was passed in.
-        history: What happened on the way.
-        interrupted: Whether it was stopped by Ctrl-C.
+        history: The records of the training steps and evaluations.
+        interrupted: Whether Ctrl-C stopped the training.
 
     Example:
-        result = bnnp.fit(model, tasks)
-        result.model.save("model.bnnp")
-        result.history.to_frame()
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> result = bnnp.fit(model, tasks, steps=3, progress=False)
+        >>> result.model is model, result.interrupted
+        (True, False)
+        >>> result.history.steps[-1]["step"]
+        3
     """
 
     model: Trained
@@ -83,20 +86,20 @@ def fit(
 ) -> FitResult[Trained]:
     """Train a model's prior, inference networks and likelihood on related tasks. The model is changed in place.
 
-    Ctrl-C stops after the current step, keeps the state, and returns.
+    Ctrl-C stops the training after the current step. The state is kept, and the function returns as usual.
 
     Args:
         model: A model, or a neural process.
         tasks: A source of tasks, as from `bnnp.tasks.from_table`, `bnnp.tasks.from_arrays` or `bnnp.tasks.sawtooth`.
-        objective: What is maximised. Where not given, `bnnp.objectives.PPAVI()` for models with a prior over weights
-            (with 32 samples where the likelihood is not Gaussian), and `NPML(num_samples=32)` for neural processes.
+        objective: What is maximised. The default is `bnnp.objectives.PPAVI()` for models with a prior over weights
+            (with 32 samples if the likelihood is not Gaussian), and `NPML(num_samples=32)` for neural processes.
         steps: Number of training steps.
         batch_size: Number of tasks per step.
         context_share: Share of a task's points that is given as its context, a number or a range to draw it from; or
             a number of points, as `bnnp.tasks.ContextCount(5, 20)`.
         settings: All other choices, as the learning rate: see `bnnp.FitSettings`.
         checkpoint: A folder to keep the state in, or a `bnnp.Checkpointing` that says how often. A run that finds its
-            own state there goes on from it, and ends with the same numbers as one that never stopped.
+            own state there continues from it, and ends with the same numbers as a run that never stopped.
         progress: Whether to show a progress bar, on standard error.
         seed: The same seed gives the same numbers.
 
@@ -108,8 +111,11 @@ def fit(
         TrainingDiverged: If the objective is not finite; the model is back at its last good state.
 
     Example:
-        result = bnnp.fit(model, bnnp.tasks.sawtooth(), steps=2_000, seed=0)
-        result = bnnp.fit(model, tasks, settings=bnnp.FitSettings(learning_rate=1e-3), checkpoint="run")
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> settings = bnnp.FitSettings(learning_rate=1e-3, record_every=1)
+        >>> result = bnnp.fit(model, tasks, steps=3, settings=settings, progress=False, seed=0)
+        >>> [record["step"] for record in result.history.steps]
+        [1, 2, 3]
     """
     check_count("steps", steps, "whole number, as in 10_000")
     check_count("batch_size", batch_size, "whole number of tasks, as in 5")
@@ -137,7 +143,7 @@ def fit(
 def _train(
     run: Run, gradient: Gradient, stream: TaskStream, settings: FitSettings, seed: int, *, progress: bool
 ) -> bool:
-    """All steps that are left. Returns whether Ctrl-C stopped them."""
+    """Do all steps that are left, and return whether Ctrl-C stopped them."""
     rate = as_rate(settings.learning_rate)
     with ProgressBar(run.steps, run.step, enabled=progress) as bar:
         try:
@@ -164,7 +170,7 @@ def _default_objective(model: MetaLearner) -> Objective:
 
 
 def _tell_of_fallbacks(history: History) -> None:
-    """One line where numerics took slower ways in many steps, with what to do about it."""
+    """Warn if many steps had a numerical fallback, and say what to do about it."""
     frequent = {kind: share for kind, share in history.fallback_shares().items() if share > FREQUENT}
     if frequent:
         reasons = "; ".join(CURES[kind].format(share) for kind, share in frequent.items())

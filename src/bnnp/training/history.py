@@ -1,4 +1,4 @@
-"""What happened during training, as records one can plot and save."""
+"""The history of a training run, as records to plot and save."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,13 @@ class History(Shown):
         evaluations: One record per evaluation: `step`, `seconds`, and what the evaluation returned.
 
     Example:
-        history = bnnp.fit(model, tasks).history
-        history.to_frame().plot("step", "objective")
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> settings = bnnp.FitSettings(record_every=2)
+        >>> history = bnnp.fit(model, tasks, steps=3, settings=settings, progress=False).history
+        >>> history.to_frame()["step"].tolist()
+        [2, 3]
+        >>> sorted(history.steps[0])
+        ['float64', 'kl', 'learning_rate', 'likelihood', 'objective', 'predictive', 'seconds', 'step', 'whitened']
     """
 
     steps: list[dict[str, float]] = field(default_factory=list)
@@ -56,19 +61,21 @@ class History(Shown):
         """The share of recorded steps that had a numerical fallback, by its kind.
 
         Example:
-            history.fallback_shares()  # {"float64": 0.02, "whitened": 0.0}
+            >>> history = bnnp.History(steps=[{"step": 50, "float64": 1, "whitened": 0}])
+            >>> history.fallback_shares()
+            {'float64': 0.02, 'whitened': 0.0}
         """
         steps = max(1, int(self.steps[-1]["step"])) if self.steps else 1
         return {kind: sum(record.get(kind, 0) for record in self.steps) / steps for kind in FALLBACKS}
 
     def add_steps(self, step: int, seconds: float, rate: float, recent: Sequence[Mapping[str, float]]) -> None:
-        """Write down the steps since the last record.
+        """Add a record of the steps since the last one.
 
         Args:
             step: Number of steps done.
-            seconds: Time they took.
-            rate: Learning rate of the last of them.
-            recent: Of each step its terms, and whether it had fallbacks.
+            seconds: Time that all steps took.
+            rate: Learning rate of the last step.
+            recent: One entry per step: the terms of the objective, and whether the step had fallbacks.
         """
         terms = [name for name in recent[-1] if name not in FALLBACKS]
         means = {name: sum(one[name] for one in recent) / len(recent) for name in terms}
@@ -76,7 +83,13 @@ class History(Shown):
         self.steps.append({"step": step, "seconds": seconds, "learning_rate": rate, **means, **counts})
 
     def add_evaluation(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
-        """Write down what an evaluation returned."""
+        """Add a record of what an evaluation returned.
+
+        Args:
+            step: Number of steps done.
+            seconds: Time that these steps took.
+            values: Numbers by name.
+        """
         numbers = {name: float(value) for name, value in values.items()}
         self.evaluations.append({"step": step, "seconds": seconds, **numbers})
 

@@ -1,4 +1,4 @@
-"""What makes a training run another one: the choices that a checkpoint must share with the run that goes on from it."""
+"""The identity of a training run: the choices that a checkpoint must share with the run that continues from it."""
 
 import hashlib
 import re
@@ -25,7 +25,20 @@ def identity_of(
     settings: FitSettings,
     seed: int,
 ) -> dict[str, Any]:
-    """All choices that change the numbers of a run, as plain values that are the same in every process."""
+    """All choices that change the numbers of a run, as plain values that are the same in every process.
+
+    Args:
+        model: The model before its first step.
+        stream: The batches of tasks.
+        objective: What is maximised.
+        steps: Number of training steps.
+        optimiser: The optimiser before its first step.
+        settings: All other choices.
+        seed: Seed of the run.
+
+    Returns:
+        The choices by name.
+    """
     rate = as_rate(settings.learning_rate)
     return {
         "objective": _described(objective),
@@ -45,7 +58,15 @@ def identity_of(
 
 
 def differences(was: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """What a run differs in from one that a file was written by, as a sentence for an error; None if in nothing."""
+    """How two runs differ, as the end of a sentence for an error.
+
+    Args:
+        was: Identity of the run that wrote the file.
+        now: Identity of the present run.
+
+    Returns:
+        The text; None if the two do not differ.
+    """
     if was.get("prior_rate") == 0:
         return (
             "is of a run with prior_rate=0, which held the prior by a rate; that is no longer there. Hold it by "
@@ -63,7 +84,7 @@ def differences(was: dict[str, Any], now: dict[str, Any]) -> str | None:
 
 
 def _with_present_names(was: dict[str, Any]) -> dict[str, Any]:
-    """Choices as files of earlier versions have them, as they are called now."""
+    """The choices in a file of an earlier version, under their present names."""
     named = {{"prior_rate": "prior_lr_multiplier"}.get(key, key): value for key, value in was.items()}
     if named.get("prior_start") in STARTS:
         named["prior_start"] = _described(STARTS[named["prior_start"]])
@@ -89,7 +110,7 @@ def _described(choice: Any) -> str:
 
 
 def _comparable(model: MetaLearner) -> dict[str, Any]:
-    """What must agree between a model and a checkpoint's: all that is known before training."""
+    """What a model must share with the model of a checkpoint: all that is known before training."""
     header = model_header(model)
     likelihood = {key: value for key, value in header["config"]["likelihood"].items() if key != "noise"}
     return {**header, "config": {**header["config"], "likelihood": likelihood}}

@@ -1,4 +1,4 @@
-"""Ctrl-C at the right moment."""
+"""Ctrl-C is handled between two changes of state, never within one."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let Ctrl-C wait until the block is done, so that it never leaves a change of state half made."""
+    """Delay Ctrl-C until the block is done, so that it never leaves a change of state half made."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

@@ -13,8 +13,14 @@ from bnnp._core.shapes import Tensor
 class AveragedAdam(torch.optim.Adam):
     """Adam (fused), with a moving average of each parameter beside it.
 
-    Gradients of the predictive term are noisy; an average over about `1/(1 - decay)` steps is a better model than the
-    last step's, all the way. The average is a part of the optimiser's state, so checkpoints hold it.
+    Gradients of the predictive term are noisy. The average over about `1/(1 - decay)` steps is a better model than the
+    parameters of the last step, during all of training. The average is a part of the optimiser's state, so checkpoints
+    hold it.
+
+    Args:
+        parameters: Parameters, or groups of them, as for `torch.optim.Adam`.
+        lr: Learning rate.
+        decay: Weight of the old average in each step.
     """
 
     def __init__(self, parameters: ParamsT, lr: float = 1e-3, decay: float = 0.999):
@@ -49,7 +55,7 @@ class AveragedAdam(torch.optim.Adam):
 
 @contextmanager
 def averaged(optimiser: torch.optim.Optimizer) -> Iterator[None]:
-    """The model as its users will get it: with averaged parameters, where the optimiser keeps averages."""
+    """Within the block the parameters are their averages, if the optimiser keeps averages."""
     if not isinstance(optimiser, AveragedAdam):
         yield
         return
@@ -65,10 +71,14 @@ def averaged(optimiser: torch.optim.Optimizer) -> Iterator[None]:
 
 
 def set_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor | None]) -> None:
-    """Give parameters their gradients, with their numbers in the same order in memory.
+    """Give parameters their gradients, stored in the same order in memory as the parameters.
 
-    Fused Adam walks through both in the order of memory: a transposed gradient would silently move other elements than
-    its own. `backward()` takes care of that, `autograd.grad` does not.
+    Fused Adam goes through both in the order of memory, so a transposed gradient would silently change the wrong
+    elements. `backward()` takes care of that, `autograd.grad` does not.
+
+    Args:
+        parameters: The parameters.
+        gradients: One gradient per parameter; None for a parameter without one.
     """
     for parameter, gradient in zip(parameters, gradients, strict=True):
         if gradient is not None and gradient.stride() != parameter.stride():

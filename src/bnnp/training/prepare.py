@@ -15,28 +15,31 @@ from bnnp.tasks.task import stacked
 START = 3
 """The branch of the run's random numbers that a start draws from."""
 POINTS_FOR_START = 1000
-"""Points of a task that a start looks at, at most."""
+"""Largest number of points per task that a start looks at."""
 
 
 def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str = "spread", seed: Seed = 0) -> None:
     """Take names and scales of the columns from the tasks, and start the prior. The model is changed in place.
 
-    `bnnp.fit` does this before its first step. Call it yourself to hold the prior where it starts: fix it then, and
-    train. A prior that is fixed, or not the standard one any more, is not touched; nor are columns that have been set.
+    `bnnp.fit` calls this before its first step. Call it yourself to train with the prior fixed at its start: start the
+    prior, fix it, then train. The function does not change a prior that is fixed or is no longer the standard one, nor
+    columns that have been set.
 
     Args:
-        model: A model, or a neural process, of which only the columns are set.
+        model: A model, or a neural process. A neural process has no prior over weights: only its columns are set.
         tasks: A task source.
         prior_start: As in `bnnp.FitSettings`.
         seed: With the same seed, `bnnp.fit` starts the prior at the same numbers.
 
     Raises:
-        ValueError: If the tasks do not fit the model, or the start does not.
+        ValueError: If the tasks or the start do not fit the model.
 
     Example:
-        bnnp.start_prior(model, tasks, bnnp.starts.Fitted(), seed=0)
-        model.set_prior_learnability(0)
-        bnnp.fit(model, tasks, steps=3_000, seed=0)
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> bnnp.start_prior(model, tasks, bnnp.starts.Fitted(), seed=0)
+        >>> model = model.set_prior_learnability(0)  # `bnnp.fit` now leaves the prior as it is
+        >>> model.prior.is_standard()
+        False
     """
     start, prior = as_start(prior_start), model.weight_prior
     check_tasks(model, tasks)
@@ -54,8 +57,12 @@ def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str 
 def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
     """Refuse tasks that the model cannot learn from.
 
+    Args:
+        model: A model, or a neural process.
+        tasks: What the user gave as tasks.
+
     Raises:
-        ValueError: If they are no task source, or their columns or outputs do not fit the model.
+        ValueError: If `tasks` is not a task source, or its columns or outputs do not fit the model.
     """
     if not isinstance(tasks, TaskSource):
         raise ValueError(
@@ -84,7 +91,7 @@ def _take_columns(model: MetaLearner, tasks: Collection) -> None:
 
 
 def _examples(model: MetaLearner, prior: Prior, tasks: TaskSource, count: int, generator: torch.Generator) -> Examples:
-    """Tasks for a start of the prior, none of them twice, and some points of large ones."""
+    """Different tasks for a start of the prior, with some of the points of large tasks."""
     drawn = tasks.draw(min(count, len(tasks)) if isinstance(tasks, Collection) else count, generator)
     some = [task.take(torch.randperm(len(task), generator=generator)[:POINTS_FOR_START]) for task in drawn]
     x = [model.columns.standardise_x(task.x.to(model.device)).to(model.dtype) for task in some]

@@ -1,4 +1,4 @@
-"""The state of a training run: what a checkpoint holds, and what a divergence goes back to."""
+"""The state of a training run, which checkpoints hold and to which the model is set back after a divergence."""
 
 import time
 from collections.abc import Callable
@@ -18,15 +18,23 @@ from bnnp.training.step import NotFinite, Outcome
 class TrainingDiverged(ArithmeticError):
     """The objective was not finite. The model has been set back to its last good state.
 
-    Attributes:
+    Args:
         step: The step that failed, counted from 1.
-        task: Its place in the batch; None where no single task is to blame.
+        task: Index, in the batch, of the task that failed; None if no single task is the cause.
+        reason: What was not finite.
+
+    Attributes:
+        step: As given.
+        task: As given.
 
     Example:
-        try:
-            bnnp.fit(model, tasks)
-        except bnnp.TrainingDiverged as error:
-            print(error.step, error.task)
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> objective = bnnp.objectives.PPAVI(kl_weight=float("nan"))  # not finite for any task
+        >>> try:
+        ...     result = bnnp.fit(model, tasks, objective=objective, progress=False)
+        ... except bnnp.TrainingDiverged as error:
+        ...     print(error.step, error.task)
+        1 0
     """
 
     def __init__(self, step: int, task: int | None, reason: str):
@@ -40,14 +48,21 @@ class TrainingDiverged(ArithmeticError):
 
 
 class Run:
-    """A training run on its way.
+    """A training run.
 
     Args:
         model: The model that is trained.
-        optimiser: Of its parameters.
-        steps: How many there will be.
+        optimiser: The optimiser of its parameters.
+        steps: Number of steps in the whole run.
         settings: How often to record, and what to evaluate.
-        checkpointing: Where and how often to keep the state on disk; None for nowhere.
+        checkpointing: Where and how often to keep the state on disk; None to keep it in memory only.
+
+    Attributes:
+        model: As given.
+        optimiser: As given.
+        steps: As given.
+        step: Number of steps done.
+        history: The records so far.
     """
 
     def __init__(
@@ -71,7 +86,7 @@ class Run:
         self._good = _copy_of(model)
 
     def resume(self, identity: dict[str, Any]) -> None:
-        """Go on from the state on disk, where there is one.
+        """Continue from the state on disk, if there is one.
 
         Args:
             identity: The choices of this run, which must be those of the run that was stopped.
@@ -85,10 +100,16 @@ class Run:
             self._good = self._as_users_get_it()
 
     def take_step(self, gradient: Callable[[], Outcome]) -> Outcome:
-        """Move the parameters along a gradient, and write the step down.
+        """Change the parameters by one step of the optimiser, and record the step.
+
+        Args:
+            gradient: Sets the gradient of the parameters.
+
+        Returns:
+            What `gradient` returned.
 
         Raises:
-            TrainingDiverged: If the gradient cannot be had.
+            TrainingDiverged: If the objective or its gradient is not finite.
         """
         started = time.perf_counter()
         try:
@@ -103,7 +124,7 @@ class Run:
         return outcome
 
     def finish_step(self) -> None:
-        """Evaluate and keep the state, where it is time to."""
+        """Evaluate and keep the state, if either is due."""
         if self.awaits_evaluation():
             assert self._settings.evaluation is not None
             with averaged(self.optimiser):
@@ -121,7 +142,7 @@ class Run:
         return due and not (self.history.evaluations and self.history.evaluations[-1]["step"] == self.step)
 
     def keep(self) -> None:
-        """Remember the present state as good, on disk too where a folder is given.
+        """Remember the present state as good, on disk too if a folder is given.
 
         Raises:
             TrainingDiverged: If a parameter is not finite.

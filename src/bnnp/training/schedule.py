@@ -11,28 +11,40 @@ from bnnp.training.checks import is_number
 
 @dataclass(frozen=True)
 class LinearRate:
-    """A learning rate that goes from its first to its last value on a line.
+    """A learning rate that changes linearly from its first to its last value.
+
+    Attributes:
+        first: Rate of the first step.
+        last: Rate of the last step.
 
     Example:
-        LinearRate(3e-3, 1e-3).at(step=1, steps=3)  # 2e-3
+        >>> LinearRate(4.0, 1.0).at(step=1, steps=4)
+        3.0
     """
 
     first: float
     last: float
 
     def at(self, step: int, steps: int) -> float:
-        """The rate of a step, counted from 0, of so many."""
+        """The rate of step number `step`, counted from 0, in a run of `steps` steps."""
         return self.first + (self.last - self.first) * (step / max(1, steps - 1))
 
 
 def as_rate(learning_rate: float | tuple[float, float]) -> LinearRate:
-    """The user's choice, a number or a pair, as a record.
+    """The learning rate that a user chose, as a record.
+
+    Args:
+        learning_rate: A number, or a pair of the first and the last value.
+
+    Returns:
+        The record.
 
     Raises:
         ValueError: If it is neither, or if a rate is negative or not finite.
 
     Example:
-        as_rate(1e-3) == LinearRate(1e-3, 1e-3)
+        >>> as_rate(1e-3)
+        LinearRate(first=0.001, last=0.001)
     """
     pair = isinstance(learning_rate, tuple | list)
     ends = tuple(learning_rate) if pair else (learning_rate, learning_rate)
@@ -45,7 +57,15 @@ def as_rate(learning_rate: float | tuple[float, float]) -> LinearRate:
 
 
 def parameter_groups(model: MetaLearner, prior_lr_multiplier: float) -> list[dict[str, Any]]:
-    """The parameters that are trained, in groups as an optimiser takes them: those of the prior, and all others."""
+    """The parameters that are trained, in groups as an optimiser takes them: those of the prior, and all others.
+
+    Args:
+        model: The model to train.
+        prior_lr_multiplier: Factor on the learning rate of the prior's parameters.
+
+    Returns:
+        The groups that are not empty, each with its `factor` on the learning rate.
+    """
     prior = model.weight_prior
     of_prior = {id(parameter) for parameter in prior.parameters()} if prior is not None else set()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -57,6 +77,6 @@ def parameter_groups(model: MetaLearner, prior_lr_multiplier: float) -> list[dic
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate of every group of parameters: the given one, times the group's factor."""
+    """Set the learning rate of every group of parameters to `rate` times the factor of the group."""
     for group in optimiser.param_groups:
         group["lr"] = rate * group.get("factor", 1.0)

@@ -27,8 +27,12 @@ class Evaluation:
         ValueError: If the function cannot be called, or `every` is not a positive whole number.
 
     Example:
-        scores = bnnp.Evaluation(lambda model: {"mae": bnnp.evaluate(model, tests)["mae"]}, every=500)
-        bnnp.fit(model, tasks, settings=bnnp.FitSettings(evaluation=scores))
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> evaluation = bnnp.Evaluation(lambda model: {"noise": model.likelihood.noise.item()}, every=2)
+        >>> settings = bnnp.FitSettings(evaluation=evaluation)
+        >>> result = bnnp.fit(model, tasks, steps=3, settings=settings, progress=False)
+        >>> [record["step"] for record in result.history.evaluations]
+        [2, 3]
     """
 
     function: Callable[[Any], Mapping[str, float]]
@@ -45,11 +49,11 @@ class FitSettings:
     """How `bnnp.fit` trains. The defaults suit most data sets.
 
     Args:
-        learning_rate: One number, or a pair of the first and the last value with a line between them.
+        learning_rate: One number, or a pair of the first and the last value, between which it changes linearly.
         prior_lr_multiplier: The learning rate of the prior is this many times that of the rest. 3 pays with thousands
-            of tasks, not with few. It is positive: `model.set_prior_learnability(0)` holds a prior fixed.
-        clip_norm: Bound on the norm of the gradient; None for no bound. One task that is predicted badly can otherwise
-            throw training back by thousands of steps.
+            of tasks, not with few. It must be positive; `model.set_prior_learnability(0)` fixes a prior.
+        clip_norm: Bound on the norm of the gradient; None for no bound. Without a bound, one badly predicted task can
+            undo thousands of steps.
         optimiser: A function of the parameters (in groups), as `torch.optim.Adam`. The default is Adam with averaged
             parameters: evaluations see the average over about the last 1000 steps, and the model ends with it.
         prior_start: Where a learnable prior that is still the standard one starts: an object of `bnnp.starts`, your
@@ -57,9 +61,9 @@ class FitSettings:
             spread over the inputs; "fitted" fits the last layer to the tasks as well; "standard" leaves the prior as
             it is. "switch", "floor" and "place" are for functions that jump between two levels, rest at a lowest
             value, or are one shape at a random place. A fixed or trained prior is not touched.
-        chunk_size: Infer from larger contexts in chunks of so many points, with derivatives through one of them
-            (paper, App. C), so that memory stays bounded; None for whole contexts. `docs/large_contexts.md` says what
-            that does to the gradient.
+        chunk_size: Number of points per chunk. Larger contexts are inferred from chunk by chunk, with derivatives
+            through one chunk only (paper, App. C), so that memory stays bounded. None for whole contexts.
+            `docs/large_contexts.md` says what chunks do to the gradient.
         evaluation: A `bnnp.Evaluation` to measure something during training; None for nothing.
         record_every: Number of steps between two records of the history.
 
@@ -67,8 +71,11 @@ class FitSettings:
         ValueError: If a value is not as described.
 
     Example:
-        settings = bnnp.FitSettings(learning_rate=(2e-3, 5e-5), prior_start=bnnp.starts.Spread(slope=8.0))
-        result = bnnp.fit(model, tasks, settings=settings, seed=0)
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
+        >>> settings = bnnp.FitSettings(learning_rate=(2e-3, 5e-5), prior_start=bnnp.starts.Spread(slope=8.0))
+        >>> result = bnnp.fit(model, tasks, steps=2, settings=settings, progress=False)
+        >>> round(result.history.steps[-1]["learning_rate"], 8)
+        5e-05
     """
 
     learning_rate: float | tuple[float, float] = (3e-3, 1e-4)

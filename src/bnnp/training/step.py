@@ -22,7 +22,7 @@ class NotFinite(ArithmeticError):
     """The objective or its gradient is not finite.
 
     Attributes:
-        task: Its place in the batch; None where no single task is to blame.
+        task: Index, in the batch, of the task that failed; None if no single task is the cause.
     """
 
     def __init__(self, reason: str, task: int | None):
@@ -32,11 +32,11 @@ class NotFinite(ArithmeticError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one step has to tell.
+    """The numbers that a step reports.
 
     Attributes:
         terms: The objective and its terms by name, averaged over the tasks of the batch.
-        fallbacks: How often numerics had to take a slower way, by name (`bnnp.numerics.fallbacks`).
+        fallbacks: Number of numerical fallbacks by kind (`bnnp.numerics.fallbacks`).
     """
 
     terms: dict[str, float]
@@ -44,20 +44,15 @@ class Outcome:
 
 
 class Gradient:
-    """Gives the parameters of a model the gradient of a step, clipped.
+    """Computes the gradient of a training step, clips it and stores it in the parameters of the model.
 
     Args:
         model: The model to train.
         objective: What is maximised.
-        settings: Of which chunk size and the bound on the gradient's norm matter here.
+        settings: Only `chunk_size` and `clip_norm` are used.
 
     Raises:
-        ValueError: If chunks are wanted of a model that cannot be given contexts in chunks.
-
-    Example:
-        gradient = Gradient(model, bnnp.objectives.PPAVI(), bnnp.FitSettings())
-        outcome = gradient(stream.batch(0), 0)
-        optimiser.step()
+        ValueError: If `chunk_size` is given and the model cannot take contexts in chunks.
     """
 
     def __init__(self, model: MetaLearner, objective: Objective, settings: FitSettings):
@@ -68,7 +63,14 @@ class Gradient:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def __call__(self, batch: SplitBatch, *seed: int) -> Outcome:
-        """The same seed, as for `child`, gives the same draws.
+        """Set the gradient of the parameters for a batch.
+
+        Args:
+            batch: Tasks in the user's units.
+            seed: As for `child`; the same numbers give the same draws.
+
+        Returns:
+            The terms of the objective, and the fallbacks.
 
         Raises:
             NotFinite: If the objective or the gradient is not finite.
@@ -115,7 +117,7 @@ def differentiate(
 def task_of_bad_gradient(
     model: Model, objective: Objective, batch: SplitBatch, parameters: Sequence[nn.Parameter], *seed: int
 ) -> int | None:
-    """The first task whose own gradient is not finite; None where that is so for none of them, or for all alike."""
+    """Index of the first task whose own gradient is not finite; None if it is so for no task, or for all of several."""
     bad = []
     for task, value in enumerate(_terms(model, objective, batch, seed).total()):
         gradients = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
