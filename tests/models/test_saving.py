@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -318,3 +320,10 @@ def test_the_shipped_model_loads_and_predicts():
     split = bnnp.tasks.sawtooth_tests().splits[0]
     predictive = model.condition(split.context.x, split.context.y, num_samples=100).predict(split.target.x)
     assert np.abs(predictive.mean - split.target.y.numpy()).mean() < 0.1  # the process spreads over more than 0.4
+
+
+def test_a_fresh_process_reads_a_neural_process(tmp_path):
+    saved = bnnp.neural_processes.CNP(1, 1, (4,), seed=0).save(tmp_path / "peer.bnnp")
+    code = f"import bnnp; print(type(bnnp.load({str(saved)!r})).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "CNP"

@@ -47,7 +47,7 @@ class AmortisedLinear(nn.Module):
 
     @staticmethod
     def outputs(units: int, true_outputs: bool) -> int:
-        """How many numbers the inference network gives per point: one noise per unit, and one value unless true outputs."""
+        """Numbers that the inference network gives per point: a noise per unit, and a value unless outputs are true."""
         return units if true_outputs else 2 * units
 
     def forward(

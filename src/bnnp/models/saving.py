@@ -1,6 +1,7 @@
 """Models read from disk, whatever version of the library wrote them; `MetaLearner.save` writes them."""
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ __all__ = ["CLASSES", "load", "load_posterior", "model_header", "rebuild", "toda
 
 ZOO = "zoo:"
 CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "AttBNNP": AttBNNP, "BNAM": BNAM}
-"""The classes of models that a file may hold, by name. `bnnp.neural_processes` adds its own."""
+"""The classes of models that a file may hold, by name. Modules of `MORE_CLASSES` add their own on import."""
+MORE_CLASSES = ("bnnp.neural_processes",)
 
 
 def load(path: str | Path) -> Any:
@@ -119,6 +121,9 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
     """
     try:
         header = todays_header(header)
+        if header["class"] not in CLASSES:
+            for module in MORE_CLASSES:
+                import_module(module)
         if header["class"] not in CLASSES:
             raise ValueError(f"unknown kind of model {header['class']!r}")
         dtype = {"float32": torch.float32, "float64": torch.float64}[header["dtype"]]

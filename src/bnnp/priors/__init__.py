@@ -3,7 +3,7 @@
 import torch
 
 from bnnp.networks.base import AnyNetwork
-from bnnp.priors import base
+from bnnp.priors import base, starts
 from bnnp.priors.base import Prior
 from bnnp.priors.factorised import Factorised
 from bnnp.priors.layerwise import Layerwise
@@ -41,4 +41,4 @@ def by_name(name: str, network: AnyNetwork, dtype: torch.dtype = torch.float32) 
     return PRIORS[name](network, dtype)
 
 
-__all__ = ["PRIORS", "Factorised", "Layerwise", "Networkwise", "Prior", "Unitwise", "base", "by_name"]
+__all__ = ["PRIORS", "Factorised", "Layerwise", "Networkwise", "Prior", "Unitwise", "base", "by_name", "starts"]
