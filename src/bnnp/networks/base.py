@@ -32,28 +32,35 @@ class AnyNetwork(Protocol):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of inputs, then the outputs of each linear layer."""
+        ...
 
     @property
     def weight_shapes(self) -> list[tuple[int, int]]:
         """Rows (the bias included) and columns of the weights of each layer."""
+        ...
 
     @property
     def num_layers(self) -> int:
         """Number of linear layers."""
+        ...
 
     @property
     def num_weights(self) -> int:
         """Number of weights of all layers, biases included."""
+        ...
 
     @property
     def mixes_points(self) -> bool:
         """Whether outputs at one input depend on the other inputs."""
+        ...
 
     def program(self, x: Tensor, mask: Tensor | None = None) -> Program:
         """The network, one linear layer after the other; `mask` says which points there are."""
+        ...
 
     def __call__(self, weights: Sequence[Tensor], x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The outputs at `x` with these weights; `mask` says which points there are."""
+        ...
 
 
 def activation_by_name(name: str) -> Callable[[Tensor], Tensor]:
