@@ -94,5 +94,6 @@ class History(Shown):
         self.evaluations.append({"step": step, "seconds": seconds, **numbers})
 
     def _described(self) -> dict[str, object]:
-        last = {name: f"{value:.4g}" for name, value in (self.steps[-1] if self.steps else {}).items()}
+        shown = {name: value for name, value in (self.steps[-1] if self.steps else {}).items() if name not in FALLBACKS}
+        last = {name: f"{value:.4g}" for name, value in shown.items()}
         return {**last, "evaluations": len(self.evaluations)}
