@@ -93,7 +93,7 @@ class FromPoints:
         context: Prepared points, the first of those that go through the network.
         num_samples: Weight samples per task.
         random: A generator, or the normal draws themselves, one record per layer.
-        careful: Whether to solve in float64 whatever the model's precision, and to give the log-density of every sample.
+        careful: Whether to solve in float64 whatever the model's precision, and to give log-densities of the samples.
         rest: Gives the sums that points outside the context add to a layer, without derivatives.
         known: Pseudo-observations by layer, where they do not depend on samples.
         among_others: Whether other points go through the network after those of the context.
@@ -172,8 +172,7 @@ class InferringModel(WeightModel):
             context: Prepared points.
             num_samples: Weight samples per task.
             random: A generator, or the normal draws themselves, one record per layer.
-            careful: Whether to solve in float64 whatever the model's precision, and to give the log-density of every
-                sample.
+            careful: Whether to solve in float64 whatever the model's precision, and to give log-densities of the samples.
             others: More inputs to run the network at, for networks whose points do not see each other.
             rest: Gives the sums that points outside the context add to a layer, without derivatives.
         """
