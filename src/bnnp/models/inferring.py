@@ -172,7 +172,7 @@ class InferringModel(WeightModel):
             context: Prepared points.
             num_samples: Weight samples per task.
             random: A generator, or the normal draws themselves, one record per layer.
-            careful: Whether to solve in float64 whatever the model's precision, and to give log-densities of the samples.
+            careful: Whether to solve in float64 whatever the model's precision, and to give the samples' log-densities.
             others: More inputs to run the network at, for networks whose points do not see each other.
             rest: Gives the sums that points outside the context add to a layer, without derivatives.
         """
