@@ -205,7 +205,7 @@ class InferringModel(WeightModel):
     def _through_layers(
         self, update: LayerUpdate, context: TaskBatch, others: Tensor | None = None, count: int | None = None
     ) -> Turn:
-        """With the points of a context, and others where points do not see each other and so need no mask."""
+        """Walk through the layers with the points of a context; `others` follow where points do not see each other."""
         x, mask = (context.x, context.mask) if others is None else (torch.cat([context.x, others], 1), None)
         return through_layers(self.network, self.prior, x, update, mask=mask, count=count)
 
