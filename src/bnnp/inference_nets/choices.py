@@ -96,5 +96,6 @@ def to_config(inference: Encoders) -> dict[str, Any] | Encoders:
 
 
 def from_config(config: Mapping[str, Any]) -> Encoders:
+    """The choice that `to_config` gave as plain values."""
     arguments = dict(config)
     return ENCODERS[arguments.pop("name")](**arguments)

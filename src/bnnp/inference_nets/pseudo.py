@@ -47,7 +47,7 @@ class AmortisedLinear(nn.Module):
 
     @staticmethod
     def outputs(units: int, true_outputs: bool) -> int:
-        """Numbers that the inference network gives per point: a noise per unit, and a value unless outputs are true."""
+        """Numbers per point that the inference network gives: a noise per unit and, without true outputs, a value."""
         return units if true_outputs else 2 * units
 
     def forward(

@@ -57,7 +57,7 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def summary(self) -> dict[str, object]:
-        """What is shown of this kind of model, by name."""
+        """The rows that describe this kind of model, by name."""
 
     @abc.abstractmethod
     def condition(self, x: Any, y: Any, *, num_samples: int = 1000, seed: Seed = 0) -> Any:
@@ -120,10 +120,12 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
 
     @property
     def dtype(self) -> torch.dtype:
+        """Precision of the model."""
         return self.columns.x_shift.dtype
 
     @property
     def device(self) -> torch.device:
+        """Device of the model."""
         return self.columns.x_shift.device
 
     def checked_task(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Task:
@@ -221,5 +223,6 @@ def model_header(model: MetaLearner) -> dict[str, Any]:
 
 
 def check_num_samples(num_samples: int) -> None:
+    """Refuse a number of samples that is not positive."""
     if num_samples < 1:
         raise ValueError(f"num_samples: got {num_samples}, expected a positive number")

@@ -69,7 +69,7 @@ class InChunks:
         return parts[chosen], parts[:chosen] + parts[chosen + 1 :]
 
     def _rest(self, others: Sequence[TaskBatch], num_samples: int, random: Generator) -> Rest:
-        """What the chunks without derivatives add; their activations are computed anew for every layer."""
+        """The sums that chunks without derivatives add to a layer. Their activations are computed for every layer."""
 
         def added(turn: Turn, part: TaskBatch) -> NaturalParameters:
             return sums_over(
@@ -176,7 +176,7 @@ class IntegratedInChunks:
         return reduce(operator.add, parts)
 
     def _by_chunk(self, batch: TaskBatch, size: int, compute: Callable[[Tensor, Observations], Any]) -> list[Any]:
-        """What `compute` makes of each chunk; its features are computed once more when it is differentiated."""
+        """Call `compute` on each chunk; the features are computed once more when the result is differentiated."""
         dtype = self.dtype or self.model.dtype
 
         def of_part(part: TaskBatch) -> Any:

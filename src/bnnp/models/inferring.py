@@ -93,7 +93,7 @@ class FromPoints:
         context: Prepared points, the first of those that go through the network.
         num_samples: Weight samples per task.
         random: A generator, or the normal draws themselves, one record per layer.
-        careful: Whether to solve in float64 whatever the model's precision, and to give every sample's log-density.
+        careful: Whether to solve in float64 whatever the model's precision, and to give log-densities of the samples.
         rest: Gives the sums that points outside the context add to a layer, without derivatives.
         known: Pseudo-observations by layer, where they do not depend on samples.
         among_others: Whether other points go through the network after those of the context.
@@ -172,8 +172,7 @@ class InferringModel(WeightModel):
             context: Prepared points.
             num_samples: Weight samples per task.
             random: A generator, or the normal draws themselves, one record per layer.
-            careful: Whether to solve in float64 whatever the model's precision, and to give the log-density of every
-                sample.
+            careful: Whether to solve in float64 whatever the model's precision, and to give the samples' log-densities.
             others: More inputs to run the network at, for networks whose points do not see each other.
             rest: Gives the sums that points outside the context add to a layer, without derivatives.
         """
@@ -206,7 +205,7 @@ class InferringModel(WeightModel):
     def _through_layers(
         self, update: LayerUpdate, context: TaskBatch, others: Tensor | None = None, count: int | None = None
     ) -> Turn:
-        """With the points of a context, and others where points do not see each other and so need no mask."""
+        """Walk through the layers with the points of a context; `others` follow where points do not see each other."""
         x, mask = (context.x, context.mask) if others is None else (torch.cat([context.x, others], 1), None)
         return through_layers(self.network, self.prior, x, update, mask=mask, count=count)
 

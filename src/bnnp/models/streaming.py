@@ -62,6 +62,7 @@ def sampler(
 
 
 def check_chunk_size(model: WeightModel, chunk_size: Any) -> None:
+    """Refuse a chunk size that is not a positive number, and models whose contexts cannot be cut into chunks."""
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size: got {chunk_size!r}, expected a positive number of points")
     check_can_be_cut(model, "chunk_size")

@@ -1,4 +1,4 @@
-"""Predictions: what a model says about new points."""
+"""Predictions at new inputs."""
 
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive

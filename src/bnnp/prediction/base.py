@@ -1,4 +1,4 @@
-"""What a model says about new points: the contract of a prediction."""
+"""The contract of a prediction at new inputs."""
 
 import abc
 import math
@@ -111,7 +111,8 @@ class Predictive(Shown, abc.ABC):
 
     @property
     @abc.abstractmethod
-    def device(self) -> torch.device: ...
+    def device(self) -> torch.device:
+        """Device of the predictions."""
 
     def interval(self, level: float, *, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """The central interval of a new observation, or of the function itself.
@@ -179,6 +180,7 @@ class Predictive(Shown, abc.ABC):
 
 
 def checked_levels(q: float | Sequence[float]) -> np.ndarray:
+    """The levels as an array, or a `ValueError` if one is not between 0 and 1."""
     levels = np.asarray(q, dtype=float)
     if levels.size == 0 or not ((levels >= 0) & (levels <= 1)).all():
         raise ValueError(f"q: got {q}, expected numbers between 0 and 1")
@@ -186,4 +188,5 @@ def checked_levels(q: float | Sequence[float]) -> np.ndarray:
 
 
 def as_numpy(values: Tensor) -> np.ndarray:
+    """The tensor as a NumPy array."""
     return values.detach().cpu().numpy()

@@ -33,18 +33,22 @@ class WeightSamples(Shown, abc.ABC):
 
     @property
     @abc.abstractmethod
-    def network(self) -> AnyNetwork: ...
+    def network(self) -> AnyNetwork:
+        """The network."""
 
     @property
     @abc.abstractmethod
-    def likelihood(self) -> Likelihood: ...
+    def likelihood(self) -> Likelihood:
+        """The likelihood of an observation."""
 
     @property
     @abc.abstractmethod
-    def columns(self) -> Columns: ...
+    def columns(self) -> Columns:
+        """Names, shifts and scales of the user's columns."""
 
     @property
     def num_samples(self) -> int:
+        """Number of weight samples."""
         return self.weights[0].shape[0]
 
     @abc.abstractmethod

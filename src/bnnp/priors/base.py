@@ -64,10 +64,12 @@ class Prior(Shown, nn.Module, abc.ABC):
 
     @property
     def dtype(self) -> torch.dtype:
+        """Precision of the prior's parameters."""
         return next(self.parameters()).dtype
 
     @property
     def device(self) -> torch.device:
+        """Device of the prior's parameters."""
         return next(self.parameters()).device
 
     def check_fits(self, network: AnyNetwork) -> None:
@@ -86,14 +88,17 @@ class Prior(Shown, nn.Module, abc.ABC):
     # --- weights of a layer (d x out) as units, and back -----------------------------------------------------------
 
     def to_units(self, weights: Float[Tensor, "*batch d out"]) -> Float[Tensor, "*batch units unit_size"]:
+        """The weights of a layer, divided into units."""
         columns = weights.mT
         return columns.flatten(-2).unsqueeze(-2) if self.couples_outputs else columns
 
     def from_units(self, layer: int, units: Float[Tensor, "*batch units unit_size"]) -> Float[Tensor, "*batch d out"]:
+        """The weights of a layer, from its units."""
         d, out = self.network.weight_shapes[layer]
         return units.reshape(*units.shape[:-2], out, d).mT
 
     def unit_shape(self, layer: int) -> tuple[int, int]:
+        """Number of units of a layer, and number of weights per unit."""
         d, out = self.network.weight_shapes[layer]
         return (1, out * d) if self.couples_outputs else (out, d)
 

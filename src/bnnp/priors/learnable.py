@@ -91,6 +91,7 @@ class GaussianUnits(nn.Module):
         return self._fixed[1]
 
     def factor(self) -> Float[Tensor, "units d"] | Float[Tensor, "units d d"]:
+        """The factor `L` of every unit's covariance; its diagonal alone if weights are independent."""
         scale = self.log_scale().exp()
         if self.lower is None:
             return scale

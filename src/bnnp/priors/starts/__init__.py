@@ -1,4 +1,4 @@
-"""Where learning a prior begins: objects that set a prior before training (`docs/training.md`)."""
+"""Starts: objects that set a prior before training (`docs/training.md`)."""
 
 from bnnp.priors.starts.base import Examples, Needs, Start
 from bnnp.priors.starts.by_name import STARTS, as_start

@@ -1,4 +1,4 @@
-"""The contract of a start: a way to set a prior before training, and what it asks of a model."""
+"""The contract of a start: a way to set a prior before training, and what it needs of a model."""
 
 import abc
 from dataclasses import dataclass

@@ -13,11 +13,11 @@ from bnnp.priors.starts.linear import fit_censored
 from bnnp.priors.starts.spread import Deciding, Spread, feature_size
 
 SATURATED = 20.0
-"""Standard deviation of what comes into a unit that decides between two levels: tanh is near -1 or 1 mostly."""
+"""Standard deviation of the input of a unit that decides between two levels: its tanh is mostly near -1 or 1."""
 RIDGE = 1e-4
-"""Share of the mean square feature that keeps the weights of a wanted covariance small."""
+"""Ridge that keeps weights small, as a share of the mean square feature."""
 AT_FLOOR = 0.03
-"""Up to where outputs rest at their floor, as a share of their standard deviation."""
+"""Outputs up to this height rest at their floor, as a share of their standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,6 @@ class Floor(Start):
 
 
 def _nearest_covariance(matrix: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
-    """The matrix without its negative directions: what is estimated, and bent by a sine, may have some."""
+    """The matrix with its negative eigenvalues raised to a small positive one."""
     values, vectors = torch.linalg.eigh(matrix)
     return (vectors * values.clamp(min=1e-6 * float(values[-1]))) @ vectors.mT

@@ -14,11 +14,11 @@ from bnnp.priors.starts.linear import LinearFit, Sums, fit_linear
 from bnnp.priors.starts.spread import Spread, feature_size
 
 UNCERTAINTY = 0.1
-"""Of hidden weights, as a share of that of the spread start: the fit relies on features that stay where they are."""
+"""Uncertainty of hidden weights, as a share of that of the spread start: the fit needs features that vary little."""
 SLOPES = (4.0, 8.0, 16.0)
-"""Steepness of the first layer that is tried; the one whose features explain the tasks best is taken."""
+"""The slopes of the first layer that are tried; the one whose features explain the tasks best is taken."""
 FIRST_NOISE = 0.15
-"""Noise that a fit begins with, as a share of the standard deviation of outputs."""
+"""Noise at the beginning of a fit, as a share of the standard deviation of outputs."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,14 @@ class Fitted(Start):
 def fit_units(
     prior: Prior, examples: Examples, features: Sequence[Float[Tensor, "ways _n d"]], chosen: Tensor
 ) -> list[LinearFit]:
-    """A linear model of every output. Of several ways to make features, the first output chooses for all."""
+    """Fit a linear model to every output. Of several ways to make features, the first output chooses for all.
+
+    Args:
+        prior: The prior, which says whether weights are independent.
+        examples: The tasks.
+        features: Features of every task, for each way to make them.
+        chosen: For each task, which way to make features it uses at first.
+    """
     size = float(feature_size(torch.cat([phi[0] for phi in features])))
     fits: list[LinearFit] = []
     for unit, scale in enumerate(examples.output_scale.tolist()):
@@ -76,7 +83,11 @@ def fit_units(
 def sampled_features(
     prior: Prior, layer: int, examples: Examples, generator: torch.Generator
 ) -> tuple[list[Float[Tensor, "1 _n d"]], Tensor]:
-    """What enters a layer, for every task with other weights before it; and that there is no other way to make it."""
+    """The features that enter a layer, with a new sample of the weights before it for every task.
+
+    Returns:
+        The features of every task, and a 0 per task: there is one way to make features.
+    """
     weights = prior.sample(len(examples.x), seed=generator)[:layer]
     features = [
         features_of_layer(prior.network.program(x), [w[task] for w in weights]).unsqueeze(0)

@@ -14,14 +14,21 @@ import torch
 from bnnp._core.shapes import Float, Tensor
 
 ITERATIONS, HELD = 20, 5
-"""Steps of a fit, and how many of them go by before tasks may change their features."""
+"""Steps of a fit, and the number of first steps in which tasks keep their features."""
 SWEEPS = 200
-"""Of a fit to censored outputs: how often the outputs below the bound are drawn."""
+"""How often a fit to censored outputs draws the outputs below the bound."""
 
 
 @dataclass(frozen=True)
 class LinearFit:
-    """What the tasks share: the prior of weights, the noise, and which of the given features each task has."""
+    """A linear model that is fitted to tasks.
+
+    Attributes:
+        mean: Mean of the weights over tasks.
+        covariance: Their covariance.
+        noise: Standard deviation of the noise.
+        chosen: For each task, which of the ways to make features it uses.
+    """
 
     mean: Float[Tensor, "d"]
     covariance: Float[Tensor, "d d"]
@@ -31,7 +38,14 @@ class LinearFit:
 
 @dataclass(frozen=True)
 class Sums:
-    """All that a linear model sees of tasks: sums over their points, for each of several ways to make features."""
+    """All that a linear model needs of tasks: sums over their points, for each of several ways to make features.
+
+    Attributes:
+        gram: Sums of `phi phi^T`.
+        product: Sums of `phi y`.
+        square: Sums of `y^2`.
+        count: Numbers of points.
+    """
 
     gram: Float[Tensor, "tasks ways d d"]
     product: Float[Tensor, "tasks ways d"]
@@ -52,11 +66,15 @@ class Sums:
 def fit_linear(sums: Sums, variance: float, noise: float, chosen: Tensor, *, diagonal: bool = False) -> LinearFit:
     """Mean and covariance of weights, and noise, of a linear model, by expectation-maximisation.
 
-    variance: of weights at first, of which the covariance keeps the more the fewer the tasks (`_Shared`).
-    chosen: which features each task has at first; after some steps, those under which it is most probable.
-    diagonal: the weights are independent of each other.
-
     Cost: `O(tasks ways d^3)` per step.
+
+    Args:
+        sums: The sums over the points of every task.
+        variance: Variance of the weights at first; with few tasks the covariance stays close to it (`_Shared`).
+        noise: Standard deviation of the noise at first.
+        chosen: For each task, which way to make features it uses at first. After some steps each task takes the way
+            under which it is most probable.
+        diagonal: Whether the weights are independent of each other.
     """
     tasks, _, d = sums.product.shape
     every = torch.arange(tasks)
@@ -87,11 +105,21 @@ def fit_censored(
 ) -> LinearFit:
     """Mean and covariance of weights of a linear model whose outputs are seen only where they are above a bound.
 
-    What the others are is drawn anew, given weights that are drawn given them (Chib, 1992), between steps of
-    expectation-maximisation. The less noise, the less the draws move; so it falls to what is asked for in half of the
-    sweeps, from the standard deviation of the outputs. Tasks count by the share of their outputs that is seen.
+    Between steps of expectation-maximisation, the weights are drawn given the outputs, and the outputs below the bound
+    are drawn given the weights (Chib, 1992). With little noise the draws move little, so the noise starts at the
+    standard deviation of the outputs and falls to `noise` in half of the sweeps. Tasks are weighted by the share of
+    their outputs that is seen.
 
     Cost: `O(tasks d^3 + points d)` per sweep.
+
+    Args:
+        features: The features of every task.
+        outputs: The outputs of every task.
+        bound: Outputs below it are not seen.
+        variance: Variance of the weights at first.
+        noise: Standard deviation of the noise at the end.
+        generator: The generator of the draws.
+        diagonal: Whether the weights are independent of each other.
     """
     phi = [one[0].double().cpu() for one in features]
     seen, sizes = torch.cat(list(outputs)).double().cpu(), [len(one) for one in phi]
@@ -114,10 +142,17 @@ def fit_censored(
 
 @dataclass(frozen=True)
 class _Shared:
-    """Mean and covariance of the weights of all tasks, on the way to a fit.
+    """Mean and covariance of the weights over tasks, during a fit.
 
-    The fewer the tasks, the more the covariance keeps of the first one: as if `d / tasks^2` more tasks had shown it.
-    With as many tasks as features that is next to nothing, with two it is most.
+    The fewer the tasks, the closer the covariance stays to the first one: it counts as `d / tasks^2` more tasks. With
+    as many tasks as features that is a small weight, with two tasks it is a large one.
+
+    Attributes:
+        mean: The mean.
+        covariance: The covariance.
+        first: The first covariance.
+        extra: The number of tasks that the first covariance counts as.
+        diagonal: Whether the weights are independent of each other.
     """
 
     mean: Float[Tensor, "d"]
@@ -132,14 +167,18 @@ class _Shared:
         return _Shared(first.new_zeros(d), first, first, d / tasks**2, diagonal)
 
     def posteriors(self, sums: Sums, noise_variance: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Of every task, for each way to make features: precision times mean, mean, and the precision's factor."""
+        """The posterior of every task, for each way to make features.
+
+        Returns:
+            Precision times mean, mean, and the Cholesky factor of the precision.
+        """
         precision = torch.linalg.inv(self.covariance)
         shift = precision @ self.mean + sums.product / noise_variance
         factor = torch.linalg.cholesky(precision + sums.gram / noise_variance)
         return shift, torch.cholesky_solve(shift.unsqueeze(-1), factor).squeeze(-1), factor
 
     def after(self, means: Float[Tensor, "tasks d"], covariances: Float[Tensor, "tasks d d"]) -> "_Shared":
-        """What suits these posteriors best."""
+        """The mean and covariance that maximise the expected log-density under these posteriors."""
         tasks, mean = len(means), means.mean(0)
         centred = means - mean
         covariance = (covariances.sum(0) + centred.mT @ centred + self.extra * self.first) / (tasks + self.extra)
@@ -150,5 +189,5 @@ def _normal_below(bound: float, mean: Tensor, scale: float, generator: torch.Gen
     """Draws of normal variables that are known to be below a bound."""
     share = torch.rand(mean.shape, dtype=mean.dtype, generator=generator)
     chance = share * torch.special.log_ndtr((bound - mean) / scale).exp()  # ndtr itself is 0 below -8.3
-    tiny = torch.finfo(mean.dtype).tiny  # means so far above that nothing of them is below: then just at the bound
+    tiny = torch.finfo(mean.dtype).tiny  # where a mean is too far above the bound: draw the bound
     return (mean + scale * torch.special.ndtri(chance.clamp(min=tiny))).clamp(max=bound)

@@ -12,7 +12,7 @@ from bnnp.priors.starts.fitted import UNCERTAINTY, fit_units
 from bnnp.priors.starts.spread import FIRST_SCALE, HIDDEN_SCALE, bends, feature_size, whitening_mixture
 
 SLOPE, BENDS, PLACES = 0.5, 8.0, 61
-"""Slope of the unit that places the shape, steepness of what follows, and places that are tried."""
+"""Slope of the unit that places the shape, slope of the layers after it, and the number of places that are tried."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Place(Start):
 
 
 def _centres(examples: Examples) -> Float[Tensor, "tasks"]:
-    """Where something happens in each task; in the middle of one in which nothing does."""
+    """The first guess of each task's place; the mean of its inputs if all its outputs are the usual ones."""
     usual = torch.cat(examples.y).median(0).values
     activity = [((y - usual) / examples.output_scale).square().sum(-1) + 1e-6 for y in examples.y]
     return torch.stack([(a * x_t[:, 0]).sum() / a.sum() for a, x_t in zip(activity, examples.x, strict=True)])
@@ -60,7 +60,18 @@ def _centres(examples: Examples) -> Float[Tensor, "tasks"]:
 def _set_features(
     prior: Prior, examples: Examples, centres: Float[Tensor, "tasks"], slope: float, generator: torch.Generator
 ) -> list[Float[Tensor, "_d _out"]]:
-    """Set the hidden layers to features of the distance from the place; return the mean weights of all layers."""
+    """Set the hidden layers to features of the distance from the place.
+
+    Args:
+        prior: The prior to set.
+        examples: The tasks.
+        centres: The first guess of each task's place.
+        slope: Slope of the unit that places the shape.
+        generator: The generator of all random numbers.
+
+    Returns:
+        The mean weights of all layers.
+    """
     network, x = prior.network, examples.all_x()
     means: list[Tensor] = []
 

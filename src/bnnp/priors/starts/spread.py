@@ -1,5 +1,4 @@
-"""A prior as a random network whose features are spread over the inputs: a better place than the standard prior to
-start learning from."""
+"""The start of a prior as a random network whose features are spread over the inputs."""
 
 import math
 from dataclasses import dataclass
@@ -19,20 +18,20 @@ HIDDEN_SCALE = 0.1
 BESIDE_DECIDING = 0.003
 """Standard deviation of the last layer's weights beside a deciding unit, as a share of the data's scale."""
 WHITENING_FLOOR = 1e-3
-"""Directions of the features with a smaller share of the largest variance than this are not brought up to size."""
+"""Directions of the features whose variance is below this share of the largest one are not scaled up fully."""
 
 
 @dataclass(frozen=True)
 class Deciding:
-    """One unit of the last hidden layer for each output, which the output follows.
+    """One deciding unit of the last hidden layer per output: the output follows this unit.
 
-    For functions that a single unit makes best, as those that jump between two levels or rest at a lowest one. All
-    units alike, as in the standard prior, make sums of many such functions, which are smooth; training does not find
-    out of that.
+    It is for functions that a single unit makes best, as those that jump between two levels or rest at a lowest one.
+    Where all units are alike, as in the standard prior, functions are sums over many units, which are smooth; training
+    does not leave such a prior.
 
     Attributes:
-        input_scale: Standard deviation of what comes into the unit, from random weights.
-        lowest: Outputs are these lowest values and what the unit adds to them; if None, the unit around zero.
+        input_scale: Standard deviation of the input of the unit, from random weights.
+        lowest: Lowest values of the outputs, to which the unit adds; 0 if None.
     """
 
     input_scale: float
@@ -81,7 +80,14 @@ class Spread(Start):
 
     @torch.no_grad()
     def set_with(self, deciding: Deciding | None, prior: Prior, examples: Examples, generator: torch.Generator) -> None:
-        """The same with units that decide."""
+        """Set means and variances of all layers, with deciding units.
+
+        Args:
+            deciding: The deciding units; None for none.
+            prior: The prior to set.
+            examples: Some tasks, as the model sees them.
+            generator: The generator of all random numbers.
+        """
         scale, last = examples.output_scale, prior.network.num_layers - 1
 
         def outputs(layer: int, phi: Tensor) -> Tensor:
@@ -119,8 +125,17 @@ def feature_size(phi: Float[Tensor, "points d"]) -> Float[Tensor, ""]:
 
 
 def bends(x: Float[Tensor, "points x"], units: int, slope: float, generator: torch.Generator) -> Float[Tensor, "d out"]:
-    """Weights of units that bend at the inputs: at quantiles with alternating slopes for one input column, at random
-    points in random directions for several."""
+    """Weights of units that bend at the inputs.
+
+    For one input column, units bend at its quantiles with alternating slopes; for several, at random points in random
+    directions.
+
+    Args:
+        x: The inputs.
+        units: Number of units.
+        slope: Steepness, for inputs of unit variance.
+        generator: The generator of all random numbers.
+    """
     if x.shape[1] == 1:
         levels = (torch.arange(units, dtype=x.dtype, device=x.device) + 0.5) / units
         centres = torch.quantile(x, levels, dim=0)
@@ -136,7 +151,14 @@ def bends(x: Float[Tensor, "points x"], units: int, slope: float, generator: tor
 def whitening_mixture(
     phi: Float[Tensor, "points d"], out: int, generator: torch.Generator, floor: float = WHITENING_FLOOR
 ) -> Float[Tensor, "d out"]:
-    """Weights under which the features become uncorrelated activations of unit size, in random directions."""
+    """Weights that turn the features into uncorrelated activations of unit size, in random directions.
+
+    Args:
+        phi: The features.
+        out: Number of activations.
+        generator: The generator of all random numbers.
+        floor: Directions whose variance is below this share of the largest one are not scaled up fully.
+    """
     values, vectors = torch.linalg.eigh((phi.mT @ phi / len(phi)).double())
     root = (vectors / (values + floor * values[-1]).sqrt()) @ vectors.mT
     mixture = root.to(phi) @ normal((phi.shape[1], out), phi, generator)
