@@ -19,7 +19,7 @@ import numpy as np
 
 import bnnp
 from bnnp._core.random import child
-from bnnp.evaluation.scores import lppd
+from bnnp.evaluation.score import lppd
 from bnnp.tasks.split import context_size, random_split
 
 SOURCES = {

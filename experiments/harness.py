@@ -36,7 +36,8 @@ import torch
 from bnnp._core.files import write_atomically
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import child
-from bnnp.evaluation.scores import Posterior, Scores, score, with_noise
+from bnnp.evaluation.score import score, with_noise
+from bnnp.evaluation.scores import Posterior, Scores
 from bnnp.objectives import PPAVI
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import context_size, random_split

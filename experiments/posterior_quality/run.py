@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp._core.files import write_atomically
-from bnnp.evaluation import evidence
+from bnnp.evaluation import evidence, tempering
 from bnnp.inference import GIVI, Effort, SingleTaskBNNP, Target, infer_many
 from bnnp.plots import save_figure
 from harness import Run
@@ -106,7 +106,7 @@ def log_evidence(noise: float, draws: int, particles: int) -> dict:
     model, task = model_of(noise), bnnp.tasks.posterior_quality_test()
     target = Target.of(model.prior, model.network, [task], model.likelihood)
     plain = evidence.by_monte_carlo(target, draws, seed=0)
-    tempered = evidence.by_tempering(target, particles, seed=0)
+    tempered = tempering.by_tempering(target, particles, seed=0)
     return {
         "monte_carlo": {"value": plain.value, "error": plain.standard_error, "effective": plain.effective},
         "tempered": {"value": tempered.value, "error": tempered.standard_error, "effective": tempered.effective},

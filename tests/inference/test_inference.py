@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import bnnp
-from bnnp.evaluation import evidence
+from bnnp.evaluation import evidence, tempering
 from bnnp.inference import GIVI, HMC, NUTS, SGHMC, SGLD, SWAG, Effort, GaussianVI, SingleTaskBNNP, infer_many
 from bnnp.inference.infer import METHODS
 from bnnp.inference.mcmc.chains import Chain
@@ -255,7 +255,7 @@ def test_bounds_of_a_deep_network_rise(method):
     assert post.diagnostics.bound is not None
     assert float(trace[-50:].mean()) > float(trace[:20].mean()) + 3
     of = target(model, (x, y))
-    assert post.diagnostics.bound < evidence.by_tempering(of, 100, moves=2, leapfrog_steps=5).value + 0.3
+    assert post.diagnostics.bound < tempering.by_tempering(of, 100, moves=2, leapfrog_steps=5).value + 0.3
 
 
 def assert_means_only(post, model, x, y):
@@ -278,7 +278,7 @@ def test_three_estimates_of_the_evidence_agree_with_the_exact_one():
     plain = evidence.by_monte_carlo(of, 200_000, seed=1)
     assert plain.trustworthy
     assert abs(plain.value - expected) < 4 * plain.standard_error
-    tempered = evidence.by_tempering(of, 200, moves=3, leapfrog_steps=5, repeats=4)
+    tempered = tempering.by_tempering(of, 200, moves=3, leapfrog_steps=5, repeats=4)
     assert abs(tempered.value - expected) < 5 * tempered.standard_error + 0.05
 
 

@@ -14,7 +14,7 @@ from bnnp import BNAM, BNNP, AttBNNP, Attentive, Bernoulli, Gaussian, MixturePre
 from bnnp._core.columns import Columns
 from bnnp.evaluation import evidence
 from bnnp.evaluation.crps import MANY, crps_of_mixture
-from bnnp.evaluation.scores import score
+from bnnp.evaluation.score import score
 from bnnp.inference.target import Target
 from bnnp.inference_nets.pseudo import AmortisedLinear
 from bnnp.models import enough

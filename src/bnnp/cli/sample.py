@@ -12,6 +12,7 @@ from bnnp._core.columns import Columns
 from bnnp._core.files import write_atomically
 from bnnp.cli.options import ModelFile, Out, Seed
 from bnnp.cli.words import print_files, with_prior
+from bnnp.plots.functions import Drawn
 from bnnp.tasks.tables import check_columns, numeric_columns, read_table
 
 INPUTS = "Inputs"
@@ -74,7 +75,7 @@ def _inputs(path: Path, names: list[str]) -> np.ndarray:
     return numeric_columns(frame, names).to_numpy()
 
 
-def _table(drawn: plots.Drawn, x: np.ndarray, columns: Columns) -> str:
+def _table(drawn: Drawn, x: np.ndarray, columns: Columns) -> str:
     """One row per function and input, as CSV."""
     import pandas as pd
 

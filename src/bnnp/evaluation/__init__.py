@@ -2,7 +2,8 @@
 
 from bnnp.evaluation.calibration import Calibration, simulation_based_calibration
 from bnnp.evaluation.oracle import Oracle
-from bnnp.evaluation.scores import Scores, evaluate, lppd, score, with_noise
+from bnnp.evaluation.score import lppd, score, with_noise
+from bnnp.evaluation.scores import Scores, evaluate
 
 __all__ = [
     "Calibration",

@@ -2,20 +2,19 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack, overload
 
 from numpy.typing import ArrayLike
 
-from bnnp._core.columns import Columns
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
-from bnnp._core.shapes import Float, Tensor
+from bnnp._core.shapes import Tensor
 from bnnp.inference.base import Diagnostics, Effort, Method
 from bnnp.inference.mcmc.nuts import NUTS
 from bnnp.inference.mcmc.steps import HMC, SGHMC, SGLD
 from bnnp.inference.modes.modes import Ensemble, Laplace
 from bnnp.inference.modes.swag import SWAG
+from bnnp.inference.posterior import InferenceWarning, InferredPosterior
 from bnnp.inference.subject import Subject, positional
 from bnnp.inference.target import Target
 from bnnp.inference.vi.gaussian import GaussianVI
@@ -24,8 +23,6 @@ from bnnp.inference.vi.single_task import SingleTaskBNNP
 from bnnp.likelihoods.base import Likelihood
 from bnnp.models.amortised import AmortisedModel
 from bnnp.networks.base import AnyNetwork
-from bnnp.prediction.sampled import SampledPredictive
-from bnnp.prediction.weights import WeightSamples
 from bnnp.priors.base import Prior
 from bnnp.tasks.task import Task
 
@@ -48,75 +45,6 @@ METHODS: dict[str, Method] = {
 }
 """Methods by name, with their default settings."""
 _START, _RUN, _SAMPLE = range(3)
-
-
-class InferenceWarning(UserWarning):
-    """A warning that the result of an inference may be wrong; `post.diagnostics.warnings` holds the reasons.
-
-    Example:
-        >>> import warnings
-        >>> with warnings.catch_warnings(record=True) as caught:
-        ...     warnings.simplefilter("always")
-        ...     short = bnnp.infer(model, x, y, method="sgld", num_samples=4, chains=2, warmup=0)
-        >>> caught[0].category.__name__
-        'InferenceWarning'
-    """
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class InferredPosterior(WeightSamples):
-    """Samples of the weights given one data set. `bnnp.infer` makes it.
-
-    It has `predict` and `functions`, like the posterior of a BNNP.
-
-    Attributes:
-        of_network: The network whose weights these are.
-        of_likelihood: The likelihood, with its noise.
-        of_columns: Names, shifts and scales of the user's inputs and outputs.
-        weights: Samples of every layer (samples, d_in + 1, d_out); the last row is the bias.
-        chains: Number of Markov chains that the samples come from, chain after chain; 1 for other methods.
-        diagnostics: How the inference went.
-
-    Example:
-        >>> found = bnnp.infer(model, x, y, method="ensemble", num_samples=3, steps=5)
-        >>> found.num_samples, found.predict(x_new).mean.shape
-        (3, (2, 1))
-        >>> [f(x_new).shape for f in found.functions()]
-        [(2, 1), (2, 1), (2, 1)]
-    """
-
-    of_network: AnyNetwork
-    of_likelihood: Likelihood
-    of_columns: Columns
-    weights: list[Float[Tensor, "samples _d _out"]]
-    chains: int
-    diagnostics: Diagnostics
-
-    @property
-    def network(self) -> AnyNetwork:
-        return self.of_network
-
-    @property
-    def likelihood(self) -> Likelihood:
-        return self.of_likelihood
-
-    @property
-    def columns(self) -> Columns:
-        return self.of_columns
-
-    def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
-        """Predictions at new inputs, from the functions of all weight samples.
-
-        Args:
-            x: Inputs (points, in).
-
-        Returns:
-            The predictions, in the user's units.
-        """
-        return self.predict_by_samples(x)
-
-    def _described(self) -> dict[str, object]:
-        return {**super()._described(), "chains": self.chains, "warnings": len(self.diagnostics.warnings)}
 
 
 class Options(TypedDict, total=False):

@@ -13,8 +13,9 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.arrays import as_columns
-from bnnp._core.shapes import Float, Int, Tensor
+from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.gradient import by_autograd, by_backpropagation
+from bnnp.inference.points import beside_each_other, log_likelihood, random_rows, rows_of
 from bnnp.likelihoods.base import Likelihood
 from bnnp.networks.base import AnyNetwork
 from bnnp.networks.perceptron import Network
@@ -164,7 +165,7 @@ class Target:
         samples = position.shape[1]
         parts, priors, shapes = self._units(position), self._priors, self.network.weight_shapes
         units = [prior.weights(part) for prior, part in zip(priors, parts, strict=True)] if self.whitened else parts
-        x, y, share = self._beside_each_other(samples) if data is self.data else _beside_each_other(data, samples)
+        x, y, share = self.beside_each_other(samples) if data is self.data else beside_each_other(data, samples)
         if power is not None:
             share = share * power.to(share).repeat_interleave(samples)[:, None]
         outputs, slopes = by_backpropagation(
@@ -209,11 +210,11 @@ class Target:
         with torch.no_grad():
             return [_slim(self.prior.layer(layer, [])) for layer in range(self.network.num_layers)]
 
-    def _beside_each_other(self, samples: int) -> tuple[Tensor, Tensor, Tensor]:
+    def beside_each_other(self, samples: int) -> tuple[Tensor, Tensor, Tensor]:
         """The data repeated for `samples` samples; the last result is kept for the next call."""
         if samples not in self._repeated:
             self._repeated.clear()
-            self._repeated[samples] = _beside_each_other(self.data, samples)
+            self._repeated[samples] = beside_each_other(self.data, samples)
         return self._repeated[samples]
 
     @cached_property
@@ -245,13 +246,6 @@ def _slim(prior: UnitPrior) -> UnitPrior:
     return UnitPrior(prior.mean, prior.factor.diagonal(dim1=-2, dim2=-1))
 
 
-def _beside_each_other(data: TaskBatch, samples: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs, outputs and a weight for every point (0 for padding), repeated for the samples of every data set."""
-    parts = (data.x, data.y, data.mask.to(data.x.dtype))
-    x, y, share = (part.repeat_interleave(samples, 0) if samples > 1 else part for part in parts)
-    return x, y, share
-
-
 def _joined(units: Sequence[Float[Tensor, "sets samples _units _d"]]) -> Float[Tensor, "sets samples size"]:
     """A position from the parts of all layers, unit by unit."""
     return torch.cat([part.flatten(-2) for part in units], dim=-1)
@@ -263,33 +257,6 @@ class Density(Protocol):
     def value_and_gradient(
         self, position: Float[Tensor, "sets samples size"]
     ) -> tuple[Float[Tensor, "sets samples"], Float[Tensor, "sets samples size"]]: ...
-
-
-def one_set(data: TaskBatch, index: int) -> TaskBatch:
-    """One data set, without its padding."""
-    count = int(data.mask[index].sum())
-    here = (slice(index, index + 1), slice(0, count))
-    return TaskBatch(data.x[here], data.y[here], data.mask[here])
-
-
-def random_rows(data: TaskBatch, count: int, generator: torch.Generator) -> Int[Tensor, "sets count"]:
-    """Indices of `count` random points of every data set; padding comes last."""
-    keys = torch.rand(data.mask.shape, generator=generator).to(data.mask.device)
-    return keys.masked_fill(~data.mask, 2.0).argsort(1)[:, :count]
-
-
-def rows_of(
-    values: Float[Tensor, "sets points columns"], rows: Int[Tensor, "sets count"]
-) -> Float[Tensor, "sets count columns"]:
-    return values.gather(1, rows.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
-
-
-def log_likelihood(
-    network: AnyNetwork, likelihood: Likelihood, weights: Sequence[Tensor], batch: TaskBatch
-) -> Float[Tensor, "sets samples points"]:
-    """Log-density of every point under every sample's weights; 0 for padding."""
-    outputs = network(weights, batch.x.unsqueeze(1), batch.mask.unsqueeze(1))
-    return likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)
 
 
 def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_sets: Sequence) -> TaskBatch:

@@ -10,7 +10,8 @@ from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.base import Diagnostics, Drawn, Effort, Method
 from bnnp.inference.climb import Climb
-from bnnp.inference.target import Target, one_set
+from bnnp.inference.points import one_set
+from bnnp.inference.target import Target
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.numerics.gaussian import Observations, UnitPrior, UpdateNoise, condition
 from bnnp.tasks.task import TaskBatch

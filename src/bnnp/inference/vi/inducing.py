@@ -10,7 +10,8 @@ from torch import nn
 
 from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
-from bnnp.inference.target import Target, log_likelihood, random_rows, rows_of
+from bnnp.inference.points import log_likelihood, random_rows, rows_of
+from bnnp.inference.target import Target
 from bnnp.inference.vi.base import Variational
 from bnnp.inference_nets.base import MIN_PSEUDO_NOISE
 from bnnp.inference_nets.pseudo import inverse_noise
