@@ -20,7 +20,7 @@ from bnnp.models.posterior import WeightPosterior
 FIRST = 32
 MOST = 1000
 LARGEST_GAP = 0.01
-"""The gap that is accepted, in nats per point. `docs/performance.md` has the resulting error of predictions."""
+"""The gap that is accepted, in nats per point. `docs/notes/performance.md` has the resulting error of predictions."""
 _PROBES = 32
 _COMPONENTS = 64
 _PROBE = 77

@@ -2,7 +2,7 @@
 
 A loop gets a number of the kind that its arrays hold, the rows to work on, and records of `backends/base.py`. Of an
 array it gets a tuple of the address and the shape: making NumPy arrays of tensors takes longer than a short loop.
-`docs/performance.md` compares with `torch.linalg`.
+`docs/notes/performance.md` compares with `torch.linalg`.
 """
 
 from bnnp.numerics.backends.numba.function_space import differentiate_scaled, invert_scaled
