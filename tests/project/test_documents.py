@@ -55,7 +55,7 @@ def test_the_examples_of_the_last_layer_run():
 @pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
 def test_the_examples_of_other_inference_run():
     blocks = fenced((ROOT / "docs" / "inference.md").read_text(), "python")
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for code in blocks:
         exec(compile(code, "inference.md", "exec"), {})
 
