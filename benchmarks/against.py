@@ -1,7 +1,7 @@
 """A training step or prediction of this version against another version of the library, in turns.
 
-    git worktree add --detach /tmp/before dbc29f1
-    OMP_NUM_THREADS=1 python benchmarks/against.py /tmp/before/src --settings a b d
+    git worktree add --detach ../before dbc29f1
+    OMP_NUM_THREADS=1 python benchmarks/against.py ../before/src --settings a b d
 
 Each version runs in a process of its own, and they take turns of a few calls, so that whatever else the machine does
 meets both alike. The settings are those of `bnnp bench`, with the same number of samples in both versions. Times are
