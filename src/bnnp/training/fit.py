@@ -90,7 +90,7 @@ def fit(
 
     Args:
         model: A model, or a neural process.
-        tasks: A source of tasks, as from `bnnp.tasks.from_table`, `bnnp.tasks.from_arrays` or `bnnp.tasks.sawtooth`.
+        tasks: A source of tasks, as from `bnnp.tasks.from_table` or `bnnp.tasks.from_arrays`.
         objective: What is maximised. The default is `bnnp.objectives.PPAVI()` for models with a prior over weights
             (with 32 samples if the likelihood is not Gaussian), and `NPML(num_samples=32)` for neural processes.
         steps: Number of training steps.

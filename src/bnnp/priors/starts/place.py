@@ -17,7 +17,7 @@ SLOPE, BENDS, PLACES = 0.5, 8.0, 61
 
 @dataclass(frozen=True)
 class Place(Start):
-    """Start with a shape at a random place of one input column, as a heartbeat in time or a peak in a spectrum.
+    """Start with a shape at a random place of one input column, as a peak in a spectrum.
 
     The first unit of the first layer is `tanh(slope (x - place))` with a random bias. The units of the second layer see
     no other unit, so everything after it is a function of `x - place`. The first guess of a task's place is the mean of
