@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp._core.files import write_atomically
-from bnnp.plots import TRUTH, draw_functions, draw_posterior, save_figure
+from bnnp.plots import draw_functions, draw_posterior, save_figure
+from bnnp.plots.functions import TRUTH
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.synthetic import Synthetic
 from harness import Run, fixed_tests, model_file, train, train_prior_first

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 import bnnp
 from bnnp._core.files import write_atomically
-from bnnp.plots import CONTEXT, save_figure
+from bnnp.plots import save_figure
+from bnnp.plots.functions import CONTEXT
 from harness import Run, model_file, train
 from score_tables import markdown_table
 
