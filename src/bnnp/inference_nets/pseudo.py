@@ -32,19 +32,6 @@ class AmortisedLinear(nn.Module):
         outputs = self.outputs(units, true_outputs)
         encoder.set_output_bias(slice(outputs - units, outputs), LOG_NOISE_START)
 
-    def start_at_scale(self, unit: int, scale: float) -> None:
-        """Start the pseudo-observations of one unit, and their noise, at another scale than 1.
-
-        Adam moves the log of the noise by about one learning rate per step, which is slow where activations are large.
-
-        Args:
-            unit: Number of the unit.
-            scale: The scale.
-        """
-        assert not self.true_outputs
-        self.encoder.scale_output(unit, scale)
-        self.encoder.set_output_bias(slice(self.units + unit, self.units + unit + 1), LOG_NOISE_START + math.log(scale))
-
     @staticmethod
     def outputs(units: int, true_outputs: bool) -> int:
         """Numbers per point that the inference network gives: a noise per unit and, without true outputs, a value."""

@@ -44,8 +44,7 @@ class Gaussian(Likelihood):
         self.start = start.tolist()
         self.max_noise = max_noise
         self.learnable = learnable
-        share = start if max_noise is None else start / (max_noise - start)
-        self.raw = nn.Parameter(share.log(), requires_grad=learnable)
+        self.raw = nn.Parameter(self._raw_of(start), requires_grad=learnable)
 
     @property
     def noise(self) -> Float[Tensor, "out"]:
@@ -53,6 +52,16 @@ class Gaussian(Likelihood):
         if self.max_noise is None:
             return self.raw.exp()
         return self.max_noise * torch.sigmoid(self.raw)
+
+    @torch.no_grad()
+    def set_noise(self, noise: Float[Tensor, "out"]) -> None:
+        """Set the noise, which training may then change. It is kept below 0.99 times its upper bound."""
+        bound = math.inf if self.max_noise is None else 0.99 * self.max_noise
+        self.raw.copy_(self._raw_of(noise.clamp(max=bound)))
+
+    def _raw_of(self, noise: Tensor) -> Tensor:
+        """The parameter that stands for a noise."""
+        return (noise if self.max_noise is None else noise / (self.max_noise - noise)).log()
 
     def noise_at(self, x: Float[Tensor, "*batch points x"]) -> Float[Tensor, "*batch points out"]:
         """The noise of every output at every point."""

@@ -17,6 +17,7 @@ from bnnp.models.bnam import BNAM, Transformer
 from bnnp.models.bnnp import BNNP, AttBNNP
 from bnnp.models.posterior import SUMS, WeightPosterior
 from bnnp.numerics.gaussian import NaturalParameters
+from bnnp.priors.learnable import GaussianUnits
 
 __all__ = ["CLASSES", "load", "load_posterior", "model_header", "rebuild", "todays_header", "zoo_names"]
 
@@ -135,6 +136,7 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
             raise ValueError("names of columns do not fit the model")
         model.columns.x_names, model.columns.y_names = columns["x"], columns["y"]
         tensors = _with_todays_names(tensors)
+        _load_bases(model, tensors)
         expected = {name: (tensor.shape, tensor.dtype) for name, tensor in model.state_dict().items()}
         found = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
         if expected != found:
@@ -147,6 +149,14 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
         raise ValueError(f"{path}: the model file is damaged ({error})") from None
     model.load_state_dict(dict(tensors))
     return model
+
+
+def _load_bases(model: MetaLearner, tensors: Mapping[str, Tensor]) -> None:
+    """Make room for the bases of units, which only some priors have."""
+    for name, module in model.named_modules():
+        if isinstance(module, GaussianUnits):
+            own = f"{name}."
+            module.load_bases({key.removeprefix(own): tensors[key] for key in tensors if key.startswith(own)})
 
 
 def _arguments(config: Mapping[str, Any]) -> dict[str, Any]:

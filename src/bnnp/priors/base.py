@@ -215,6 +215,8 @@ class Prior(Shown, nn.Module, abc.ABC):
         """
         start = sum(d * out for d, out in self.network.weight_shapes[:layer])
         blocks = [block for block in self.blocks if isinstance(block, GaussianUnits)]
+        for block in blocks:
+            block.drop_basis()
         for parameters, values in (([b.mean for b in blocks], mean), ([b.log_scale for b in blocks], scale.log())):
             flat = torch.cat([parameter.value.detach().flatten() for parameter in parameters])
             flat[start : start + values.numel()] = values.T.flatten().to(flat)

@@ -47,7 +47,7 @@ class Networkwise(Prior):
         start = sum(self.sizes[:index])
         stop = start + self.sizes[index]
         rows = block.factor()[:, start:stop, :]
-        mean = block.mean()[None, None, :, start:stop]
+        mean = block.means()[None, None, :, start:stop]
         if earlier:
             mean = mean + torch.cat(list(earlier), dim=-1) @ rows[0, :, :start].mT
         return UnitPrior(mean, rows[:, :, start:stop])

@@ -3,12 +3,10 @@
 import torch
 
 from bnnp._core.random import Seed, as_integer, child
-from bnnp.inference_nets.pseudo import AmortisedLinear
-from bnnp.models.amortised import AmortisedModel
+from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.priors import Prior
 from bnnp.priors.starts import Examples, Start, as_start
-from bnnp.priors.starts.base import check_start
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.task import stacked
 
@@ -36,22 +34,20 @@ def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str 
 
     Example:
         >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
-        >>> bnnp.start_prior(model, tasks, bnnp.starts.Fitted(), seed=0)
+        >>> bnnp.start_prior(model, tasks, bnnp.starts.Empirical(), seed=0)
         >>> model = model.set_prior_learnability(0)  # `bnnp.fit` now leaves the prior as it is
         >>> model.prior.is_standard()
         False
     """
     start, prior = as_start(prior_start), model.weight_prior
     check_tasks(model, tasks)
-    if prior is not None:
-        check_start(start, prior.network, real_valued=model.likelihood.real_valued)
     generator = child(as_integer(seed), START)
     if isinstance(tasks, Collection):
         _take_columns(model, tasks)
     if prior is not None and prior.is_standard() and not prior.network.mixes_points:
-        start.set(prior, _examples(model, prior, tasks, start.tasks, generator), generator)
-        if start.deciding is not None and isinstance(model, AmortisedModel):
-            _start_inference_at(start.deciding, model)
+        noise = start.set(prior, _examples(model, prior, tasks, start.tasks, generator), generator)
+        if noise is not None and isinstance(model.likelihood, Gaussian) and model.likelihood.learnable:
+            model.likelihood.set_noise(noise)
 
 
 def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
@@ -95,16 +91,9 @@ def _examples(model: MetaLearner, prior: Prior, tasks: TaskSource, count: int, g
     drawn = tasks.draw(min(count, len(tasks)) if isinstance(tasks, Collection) else count, generator)
     some = [task.take(torch.randperm(len(task), generator=generator)[:POINTS_FOR_START]) for task in drawn]
     x = [model.columns.standardise_x(task.x.to(model.device)).to(model.dtype) for task in some]
-    y = [task.y.to(model.device) for task in some]
     if not model.likelihood.real_valued:
-        return Examples(x, y, x[0].new_ones(prior.network.sizes[-1]))
-    y = [model.columns.standardise_y(outputs).to(model.dtype) for outputs in y]
-    return Examples(x, y, torch.cat(y).std(0))
-
-
-def _start_inference_at(scale: float, model: AmortisedModel) -> None:
-    """Let the pseudo-observations of the deciding units, one per output, start at the scale of what enters them."""
-    inference = model.layers[-2]
-    assert isinstance(inference, AmortisedLinear)
-    for unit in range(model.prior.network.sizes[-1]):
-        inference.start_at_scale(unit, scale)
+        labels = [model.likelihood.encode(task.y.to(model.device)).to(model.dtype) for task in some]
+        return Examples(x, labels, x[0].new_ones(prior.network.sizes[-1]))
+    y = [model.columns.standardise_y(task.y.to(model.device)).to(model.dtype) for task in some]
+    fixed = isinstance(model.likelihood, Gaussian) and not model.likelihood.learnable
+    return Examples(x, y, torch.cat(y).std(0), model.likelihood.noise.detach() if fixed else None)

@@ -57,10 +57,9 @@ class FitSettings:
         optimiser: A function of the parameters (in groups), as `torch.optim.Adam`. The default is Adam with averaged
             parameters: evaluations see the average over about the last 1000 steps, and the model ends with it.
         prior_start: Where a learnable prior that is still the standard one starts: an object of `bnnp.starts`, your
-            own object derived from `bnnp.starts.Start`, or a name. "spread" is a random network whose features are
-            spread over the inputs; "fitted" fits the last layer to the tasks as well; "standard" leaves the prior as
-            it is. "switch", "floor" and "place" are for functions that jump between two levels, rest at a lowest
-            value, or are one shape at a random place. A fixed or trained prior is not touched.
+            own object derived from `bnnp.starts.Start`, or a name. "empirical" is fitted to the tasks in closed form;
+            "spread" is a random network whose features are spread over the inputs; "standard" leaves the prior as it
+            is. A fixed or trained prior is not touched.
         chunk_size: Number of points per chunk. Larger contexts are inferred from chunk by chunk, with derivatives
             through one chunk only (paper, App. C), so that memory stays bounded. None for whole contexts.
             `docs/large_contexts.md` says what chunks do to the gradient.

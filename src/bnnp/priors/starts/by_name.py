@@ -1,20 +1,11 @@
 """The starts by the names that settings, files and the command line use."""
 
 from bnnp.priors.starts.base import Start
-from bnnp.priors.starts.deciding import Floor, Switch
-from bnnp.priors.starts.fitted import Fitted
-from bnnp.priors.starts.place import Place
+from bnnp.priors.starts.empirical import Empirical
 from bnnp.priors.starts.spread import Spread
 from bnnp.priors.starts.standard import Standard
 
-STARTS: dict[str, Start] = {
-    "spread": Spread(),
-    "fitted": Fitted(),
-    "switch": Switch(),
-    "floor": Floor(),
-    "place": Place(),
-    "standard": Standard(),
-}
+STARTS: dict[str, Start] = {"empirical": Empirical(), "spread": Spread(), "standard": Standard()}
 """The start that each name stands for."""
 
 

@@ -15,27 +15,8 @@ FIRST_SCALE = 0.02
 """Standard deviation of the first layer's weights."""
 HIDDEN_SCALE = 0.1
 """Standard deviation that the uncertainty of later hidden weights gives to activations of unit size."""
-BESIDE_DECIDING = 0.003
-"""Standard deviation of the last layer's weights beside a deciding unit, as a share of the data's scale."""
 WHITENING_FLOOR = 1e-3
 """Directions of the features whose variance is below this share of the largest one are not scaled up fully."""
-
-
-@dataclass(frozen=True)
-class Deciding:
-    """One deciding unit of the last hidden layer per output: the output follows this unit.
-
-    It is for functions that a single unit makes best, as those that jump between two levels or rest at a lowest one.
-    Where all units are alike, as in the standard prior, functions are sums over many units, which are smooth; training
-    does not leave such a prior.
-
-    Attributes:
-        input_scale: Standard deviation of the input of the unit, from random weights.
-        lowest: Lowest values of the outputs, to which the unit adds; 0 if None.
-    """
-
-    input_scale: float
-    lowest: Float[Tensor, "out"] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,32 +55,12 @@ class Spread(Start):
             if not (isinstance(value, int | float) and 0 < value < math.inf):
                 raise ValueError(f"{name}: got {value!r}, expected a positive number, as in Spread({name}=2.0)")
 
+    @torch.no_grad()
     def set(self, prior: Prior, examples: Examples, generator: torch.Generator) -> None:
         """Set means and variances of all layers, one after the other."""
-        self.set_with(None, prior, examples, generator)
-
-    @torch.no_grad()
-    def set_with(self, deciding: Deciding | None, prior: Prior, examples: Examples, generator: torch.Generator) -> None:
-        """Set means and variances of all layers, with deciding units.
-
-        Args:
-            deciding: The deciding units; None for none.
-            prior: The prior to set.
-            examples: Some tasks, as the model sees them.
-            generator: The generator of all random numbers.
-        """
-        scale, last = examples.output_scale, prior.network.num_layers - 1
 
         def outputs(layer: int, phi: Tensor) -> Tensor:
             mean, deviations = self._layer(layer, phi, prior, examples, generator)
-            if deciding is not None and layer == last - 1:
-                mean[:, : len(scale)] = 0.0
-                deviations[:, : len(scale)] = deciding.input_scale / float(feature_size(phi))
-            elif deciding is not None and layer == last:
-                mean[range(len(scale)), range(len(scale))] = scale
-                if deciding.lowest is not None:
-                    mean[-1] = deciding.lowest
-                deviations = (BESIDE_DECIDING * scale).expand(mean.shape)
             prior.assign_layer(layer, mean, deviations)
             return phi @ mean
 

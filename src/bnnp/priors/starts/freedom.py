@@ -1,0 +1,155 @@
+"""How far the covariance of a linear mixed model may leave its simple form, decided by tasks that are left out."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from bnnp._core.random import child
+from bnnp._core.shapes import Float, Tensor
+from bnnp.priors.starts.mixed import Freedom, MixedModel, Sums, fit_mixed
+
+SIMPLE = Freedom()
+"""No freedom."""
+BRANCHES = (
+    [Freedom(pull, noise_held=True) for pull in (30.0, 10.0, 3.0, 1.0, 0.3)],
+    [Freedom(pull) for pull in (30.0, 10.0, 3.0, 1.0)],
+)
+"""The freedoms that are compared, each branch from little to much. With few tasks it is safer to hold the noise."""
+FOLDS = 8
+"""Groups of tasks that are left out in turn."""
+MANY = 30
+"""With at least so many tasks, one group is left out, and the others are not."""
+REPEATS = 4
+"""How often each left-out task is divided into known and unknown points."""
+CHOOSING = 48
+"""Largest number of tasks that the freedom is chosen by."""
+SHARES = (0.1, 0.5)
+"""Between which shares of a left-out task's points are known."""
+
+
+def most_freedom(
+    features: Sequence[Float[Tensor, "_n d"]],
+    outputs: Sequence[Float[Tensor, "_n out"]],
+    simple: MixedModel,
+    noise: Float[Tensor, "out"] | None,
+) -> tuple[MixedModel, Sums]:
+    """Fit a mixed model with the freedom that predicts left-out tasks best.
+
+    Args:
+        features: Features of every task.
+        outputs: Outputs of every task.
+        simple: The model without freedom.
+        noise: The noise of each output if it is known.
+
+    Returns:
+        The model, and the sums over the points of all tasks.
+    """
+    sums = Sums.of(features, outputs)
+    folds = _folds(features, outputs, noise)
+    start = [fold.fit(simple, SIMPLE) for fold in folds]
+    best, chosen = _mean_score(folds, start), [SIMPLE]
+    for branch in BRANCHES if folds else ():
+        models, last = start, -math.inf
+        for freedom in branch:
+            models = [fold.fit(model, freedom) for fold, model in zip(folds, models, strict=True)]
+            score = _mean_score(folds, models)
+            if score > best:
+                best, chosen = score, [SIMPLE, *branch[: branch.index(freedom) + 1]]
+            if score < last:
+                break
+            last = score
+    model = simple
+    for freedom in chosen:
+        model = fit_mixed(sums, model, freedom, noise)[0]
+    return model, sums
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """Some tasks to learn from, and others to predict.
+
+    Attributes:
+        known: Sums over the points of the tasks to learn from.
+        left_out: Features and outputs of the others.
+        noise: The noise of each output if it is known.
+    """
+
+    known: Sums
+    left_out: Sequence[tuple[Float[Tensor, "_n d"], Float[Tensor, "_n out"]]]
+    noise: Float[Tensor, "out"] | None
+
+    def fit(self, first: MixedModel, freedom: Freedom) -> MixedModel:
+        return fit_mixed(self.known, first, freedom, self.noise)[0]
+
+    def scores(self, model: MixedModel) -> list[float]:
+        mean, covariance = model.of_new_task(self.known)
+        factor = _factor(covariance)
+        return [_score(phi, y, mean, factor, model.noise, seed) for seed, (phi, y) in enumerate(self.left_out)]
+
+
+def _mean_score(folds: Sequence[_Fold], models: Sequence[MixedModel]) -> float:
+    """Mean score of all left-out tasks."""
+    scores = [score for fold, model in zip(folds, models, strict=True) for score in fold.scores(model)]
+    return sum(scores) / max(1, len(scores))
+
+
+def left_out_score(
+    features: Sequence[Float[Tensor, "_n d"]],
+    outputs: Sequence[Float[Tensor, "_n out"]],
+    simple: MixedModel,
+    noise: Float[Tensor, "out"] | None,
+) -> float:
+    """Mean log-density of left-out tasks under the model without freedom; arguments as for `most_freedom`."""
+    folds = _folds(features, outputs, noise)
+    return _mean_score(folds, [fold.fit(simple, SIMPLE) for fold in folds])
+
+
+def _folds(features: Sequence[Tensor], outputs: Sequence[Tensor], noise: Tensor | None) -> list[_Fold]:
+    """The first tasks, with groups of them left out in turn. Tasks with fewer than two points are never left out."""
+    sums, count = Sums.of(features[:CHOOSING], outputs[:CHOOSING]), min(len(outputs), CHOOSING)
+    order = torch.randperm(count, generator=child(0)).tolist()
+    groups = [order[start::FOLDS] for start in range(min(FOLDS, count))] if count > 1 else []
+    return [
+        _Fold(
+            sums.take([task for task in range(count) if task not in group]),
+            [(features[task], outputs[task]) for task in group if len(outputs[task]) > 1],
+            noise,
+        )
+        for group in (groups if count < MANY else groups[:1])
+    ]
+
+
+def _score(
+    phi: Float[Tensor, "n d"], y: Float[Tensor, "n out"], mean: Tensor, factor: Tensor, noise: Tensor, seed: int
+) -> float:
+    """Mean log-density of the unknown points of a task given its known ones, over several divisions."""
+    generator, total = child(seed, 1), 0.0
+    for _ in range(REPEATS):
+        share = SHARES[0] + (SHARES[1] - SHARES[0]) * float(torch.rand(1, generator=generator))
+        order = torch.randperm(len(y), generator=generator)
+        known, rest = order.split([k := min(len(y) - 1, max(1, round(share * len(y)))), len(y) - k])
+        total += _log_density(phi[known], y[known], phi[rest], y[rest], mean, factor, noise)
+    return total / REPEATS
+
+
+def _log_density(
+    phi: Tensor, y: Tensor, phi_new: Tensor, y_new: Tensor, mean: Tensor, factor: Tensor, noise: Tensor
+) -> float:
+    """Mean marginal log-density of new outputs given others, for weights `mean + factor z`."""
+    variance = noise.square()[:, None, None]
+    seen, asked = phi @ factor, phi_new @ factor
+    inside = torch.linalg.cholesky(torch.eye(seen.shape[-1], dtype=seen.dtype) + seen.mT @ seen / variance)
+    misfit = (y - phi @ mean.mT).mT.unsqueeze(-1)
+    z = torch.cholesky_solve(seen.mT @ misfit / variance, inside)
+    centre = (phi_new @ mean.mT).mT + (asked @ z)[..., 0]
+    spread = torch.linalg.solve_triangular(inside, asked.mT, upper=False).square().sum(-2) + variance[..., 0]
+    density = -0.5 * ((y_new.mT - centre).square() / spread + spread.log() + math.log(2 * math.pi))
+    return float(density.mean())
+
+
+def _factor(covariance: Float[Tensor, "out d d"]) -> Float[Tensor, "out d d"]:
+    """A factor of a covariance that may be singular to rounding."""
+    values, vectors = torch.linalg.eigh(covariance)
+    return vectors * values.clamp(min=0).sqrt().unsqueeze(-2)
