@@ -83,12 +83,13 @@ def context_size(
     Raises:
         ValueError: If there is neither a count nor a share, or one of them is not a number or a range.
     """
-    chosen = share if count is None else count
-    if isinstance(chosen, ContextShare | ContextCount):
-        return chosen
+    if isinstance(count, ContextCount):
+        return count
     if count is not None:
         low, high = _range(count, "context_count", "as in 10 or (5, 20)")
         return ContextCount(int(low), int(high))
+    if isinstance(share, ContextShare | ContextCount):
+        return share
     if share is None:
         raise ValueError("context_share: got None, expected a share or a range of shares, as in (0.1, 0.5)")
     return ContextShare(*_range(share, "context_share", "as in 0.3 or (0.1, 0.5)"))
