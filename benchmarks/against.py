@@ -5,7 +5,8 @@
 
 Each version runs in a process of its own, and they take turns of a few calls, so that whatever else the machine does
 meets both alike. The settings are those of `bnnp bench`, with the same number of samples in both versions. Times are
-processor seconds of a call: medians over turns, and the median of the ratios within turns.
+processor seconds of a call, or with `--threads 2` seconds of the clock: medians over turns, and the median of the
+ratios within turns.
 """
 
 import argparse
@@ -19,26 +20,27 @@ from pathlib import Path
 CALLS = {"a": 4, "b": 40, "c": 1, "d": 1, "e": 4}
 
 
-def work(setting: str) -> None:
+def work(setting: str, threads: int) -> None:
     """Run calls whenever a line comes in, and say how long one took."""
     import torch
 
     from bnnp.bench import SETTINGS, library_work
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
+    clock = time.process_time if threads == 1 else time.perf_counter
     call = library_work(SETTINGS[setting])
     for _ in range(3):
         call()
     for _ in sys.stdin:
-        started = time.process_time()
+        started = clock()
         for _ in range(CALLS[setting]):
             call()
-        print((time.process_time() - started) / CALLS[setting], flush=True)
+        print((clock() - started) / CALLS[setting], flush=True)
 
 
-def worker(source: Path, setting: str) -> subprocess.Popen:
-    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--work", setting]
+def worker(source: Path, setting: str, threads: int) -> subprocess.Popen:
+    environment = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, __file__, "--work", setting, "--threads", str(threads)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
@@ -50,9 +52,9 @@ def turn(process: subprocess.Popen) -> float:
     return float(process.stdout.readline())
 
 
-def compare(other: Path, setting: str, turns: int) -> str:
+def compare(other: Path, setting: str, turns: int, threads: int) -> str:
     here = Path(__file__).parents[1] / "src"
-    processes = [worker(here, setting), worker(other, setting)]
+    processes = [worker(source, setting, threads) for source in (here, other)]
     seconds = [[turn(process) for process in processes] for _ in range(turns)]
     for process in processes:
         process.communicate()
@@ -66,13 +68,14 @@ def main() -> None:
     parser.add_argument("other", type=Path, nargs="?", help="folder `src` of the other version")
     parser.add_argument("--settings", nargs="+", choices=CALLS, default=["a", "d"])
     parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--work", choices=CALLS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(options.work)
+        work(options.work, options.threads)
         return
     for setting in options.settings:
-        print(compare(options.other, setting, options.turns), flush=True)
+        print(compare(options.other, setting, options.turns, options.threads), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Training beside another busy program: seconds a step, with and without the setting of `src/bnnp/_waiting.py`.
+"""Training beside another busy program: seconds per step, with and without the setting of `src/bnnp/_core/waiting.py`.
 
     python benchmarks/busy_neighbour.py        # about six minutes
 

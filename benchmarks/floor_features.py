@@ -19,7 +19,7 @@ from bnnp.inference import Effort, InferenceWarning, infer_many
 from bnnp.priors.starts import Examples, Floor
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
-from harness import score_sets
+from common import score_sets
 from score_tables import markdown_table, mean_and_error
 
 REGION = Path(__file__).parents[1] / "experiments" / "prior_transfer" / "region.geojson"

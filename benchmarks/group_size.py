@@ -52,6 +52,7 @@ def measure(process: str, group: str, seed: int, samples: int) -> dict:
     bnnp.fit(model, source, objective=objective, steps=STEPS[process], settings=settings, seed=seed, progress=False)
     seconds = time.process_time() - started
     scores = bnnp.evaluate(model, tests, num_samples=100, seed=0)
+    assert isinstance(model.likelihood, bnnp.Gaussian)
     row = {"process": process, "group": group, "seed": seed, "cpu_seconds": seconds}
     row |= {name: scores[name] for name in SCORES} | {"noise": float(model.likelihood.noise.detach().mean())}
     return row | ({"at levels": share_at_levels(model)} if process == "heaviside" else {})

@@ -27,7 +27,7 @@ AXES = {
 
 def main(path: str) -> None:
     figure, panels = plt.subplots(2, len(AXES), figsize=(15, 5), layout="constrained", sharey="row")
-    print("| what grows | size | seconds a step | peak memory, MB |\n|---|---|---|---|")
+    print("| what grows | size | seconds per step | peak memory, MB |\n|---|---|---|---|")
     for (name, (sizes, setting)), time_panel, memory_panel in zip(AXES.items(), panels[0], panels[1], strict=True):
         seconds, megabytes = [], []
         for size in sizes:
@@ -40,7 +40,7 @@ def main(path: str) -> None:
         steps = np.diff(np.log(seconds[-3:])) / np.diff(np.log(sizes[-3:]))
         time_panel.set_title(f"{name}\nlast slope {steps[-1]:.1f}", fontsize=10)
         memory_panel.set_xlabel(name)
-    panels[0][0].set_ylabel("seconds a step")
+    panels[0][0].set_ylabel("seconds per step")
     panels[1][0].set_ylabel("peak memory, MB")
     figure.savefig(path, dpi=110)
     print(f"wrote {path}")

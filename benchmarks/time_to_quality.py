@@ -17,6 +17,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -63,10 +64,15 @@ def source_and_tests(data: str) -> tuple[TaskSource, Collection | list[Split]]:
         "gp": lambda: bnnp.tasks.gp(low=-4, high=4),
         "wide-gp": bnnp.tasks.gp,
         "heaviside": lambda: bnnp.tasks.heaviside(noise=0.05),
-        "ecg": bnnp.tasks.datasets.ecg,
+        "ecg": bnnp.tasks.ecg,
     }[data]()
     size, count = (context_size((0.1, 0.5)), 64) if data == "wide-gp" else (context_size((0.05, 0.5)), 16)
     return source, [random_split(task, size, child(2, i)) for i, task in enumerate(source.draw(count, child(3)))]
+
+
+def best_possible(source: Any, tests: Collection | list[Split]) -> float | None:
+    """Marginal LPPD of the exact posterior, if the source knows it."""
+    return bnnp.evaluate(Oracle(source), tests)["marginal_lppd"] if hasattr(source, "oracle") else None
 
 
 def run(options: argparse.Namespace) -> None:
@@ -81,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
         objective = replace(objective, num_samples=options.samples)
     if options.by_samples:
         objective = replace(objective, integrate=False)
-    best = bnnp.evaluate(Oracle(source), tests)["marginal_lppd"] if hasattr(source, "oracle") else None
+    best = best_possible(source, tests)
     clock = {"started": time.process_time(), "spent": 0.0}
 
     def evaluation(model: AmortisedModel) -> dict[str, float]:

@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--out", default="calibration.png")
     chosen = parser.parse_args()
     figure = Figure(figsize=(10.4, 4.6), layout="constrained")
-    for part, method in zip(figure.subfigures(2, 1), METHODS, strict=True):
+    for part, method in zip(figure.subfigures(2, 1, squeeze=False)[:, 0], METHODS, strict=True):
         found = ranks(method, chosen.simulations)
         print(method, dict(zip(found.names, found.p_values().round(4), strict=True)))
         plots.draw_rank_histograms(part, found)

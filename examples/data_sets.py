@@ -17,7 +17,7 @@ from bnnp.plots import save_figure
 
 
 def heartbeats(axes: Axes) -> None:
-    for task in bnnp.tasks.datasets.ecg().draw(3, torch.Generator().manual_seed(0)):
+    for task in bnnp.tasks.ecg().draw(3, torch.Generator().manual_seed(0)):
         axes.plot(task.x, task.y, lw=1)
     axes.set(title="ecg: three tasks", xlabel="seconds", ylabel="voltage (scaled)")
 
@@ -30,8 +30,8 @@ def digits(axes: Axes) -> None:
 
 
 def abalones(axes: Axes) -> None:
-    test = bnnp.tasks.datasets.abalone("test")
-    for task in bnnp.tasks.datasets.abalone("train").tasks:
+    test = bnnp.tasks.abalone("test")
+    for task in bnnp.tasks.abalone("train").tasks:
         axes.plot(task.x[:, 0], task.y, ".", ms=2, alpha=0.4, label=task.name)
     axes.plot(test.splits[0].context.x[:, 0], test.splits[0].context.y, "k.", ms=2, label="infant, context")
     axes.set(title="abalone: one of seven inputs", xlabel="length / 200 mm", ylabel="rings")

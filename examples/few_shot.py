@@ -3,9 +3,9 @@
     python examples/few_shot.py [OUT_FOLDER] [--steps N]
 
 Each task has three classes: a class has its own centre, N(0, 1) in both coordinates, and is narrow or wide. Meta-learns
-on such tasks, then sees 1, 5 and 10 labelled points a class of new ones. Prints accuracy, log-density and calibration
+on such tasks, then sees 1, 5 and 10 labelled points per class of new ones. Prints accuracy, log-density and calibration
 beside the nearest centroid and the Bayes-optimal predictions, which this generator knows; writes `few_shot.png` and the
-model. About five minutes on one core. `docs/other_outputs.md` shows what comes out.
+model. About five minutes on one core. `docs/notes/other_outputs.md` shows what comes out.
 """
 
 import argparse
@@ -37,7 +37,7 @@ Classifier = Callable[[Task, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Clouds(TaskSource):
-    """Three Gaussian clouds a task. Labels are drawn for each point by itself, all classes alike.
+    """Three Gaussian clouds per task. Labels are drawn for each point by itself, all classes alike.
 
     points: of a task.
     """
@@ -133,7 +133,7 @@ def table_of(classifiers: dict[str, Classifier], tasks: list[Task]) -> pd.DataFr
             density = np.log(p[np.arange(len(labels)), labels]).reshape(len(tasks), -1).mean(-1)
             rows.append(
                 {
-                    "labelled points a class": shots,
+                    "labelled points per class": shots,
                     "predictions": name,
                     "accuracy": (p.argmax(-1) == labels).mean(),
                     "log-density": density.mean(),
@@ -162,7 +162,7 @@ def figure_of(model: bnnp.BNNP, task: Task) -> Figure:
         for panel, title in zip(axes[:, column], ("model", "entropy of the model", "Bayes-optimal"), strict=True):
             colours = COLOURS[context.y[:, 0].long()]
             panel.scatter(*context.x.T, c=colours, edgecolors="black", linewidths=0.8, s=30)
-            panel.set_title(f"{title}, {shots} a class", fontsize=9)
+            panel.set_title(f"{title}, {shots} per class", fontsize=9)
             panel.set(xlim=(-3, 3), ylim=(-3, 3), xticks=[], yticks=[])
     figure.colorbar(entropies, ax=axes, shrink=0.3, label="entropy, nats")
     return figure

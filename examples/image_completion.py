@@ -4,7 +4,7 @@
 
 Meta-learns on the training images, then completes test images from 5 %, 20 % and 50 % of their pixels. Prints the log
 predictive density of the unseen pixels beside two baselines, and how the spread of the completions shrinks; writes
-`image_completion.png` and the model. About three minutes on one core. `docs/other_outputs.md` shows what comes out.
+`image_completion.png` and the model. About three minutes on one core; `docs/notes/other_outputs.md` shows the result.
 """
 
 import argparse

@@ -24,7 +24,7 @@ def subject(name: str, generator: np.random.Generator) -> pd.DataFrame:
     clean = amount * uptake / (uptake - elimination) * (np.exp(-elimination * time) - np.exp(-uptake * time))
     conc = clean + generator.normal(0, 0.3, len(HOURS))
     table = pd.DataFrame({"subject": name, "time": time.round(2), "conc": conc.round(2)})
-    return table[generator.random(len(table)) > 0.1]
+    return table.loc[generator.random(len(table)) > 0.1]
 
 
 def main(folder: Path, steps: int = 2000) -> pd.DataFrame:

@@ -11,41 +11,35 @@ all cores here and a cluster elsewhere. One that has been done with the same arg
 loses only itself, and those that need it. Processes that joblib starts on this machine find this file as the one that
 started them did; on a cluster, put its folder on `PYTHONPATH`.
 
-At the end of this file are the few things that several experiments do alike: fixed random tests, training with a model
-kept in the folder, scores of many posteriors. `score_tables.py` has their tables.
+`common.py` has what several experiments do alike, `score_tables.py` their tables.
 """
 
 import importlib.util
 import inspect
 import json
-import shutil
+import platform
+import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import joblib
-import pandas as pd
 import torch
 
+import bnnp
 from bnnp._core.files import write_atomically
 from bnnp._core.progress import ProgressBar
-from bnnp._core.random import child
-from bnnp.evaluation.score import score, with_noise
-from bnnp.evaluation.scores import Posterior, Scores
-from bnnp.objectives import PPAVI
-from bnnp.tasks.source import TaskSource
-from bnnp.tasks.split import context_size, random_split
-from bnnp.tasks.task import Split
-from bnnp.training import FitSettings, fit, start_prior
 
 SCALES = ("smoke", "small", "paper")
-_shows_training = ContextVar("whether training within a run has a bar", default=False)
+shows_training = ContextVar("whether training within a run has a bar", default=False)
 
 
 @dataclass(frozen=True)
@@ -99,7 +93,7 @@ def perform(
     planned = _module(folder / name).runs(scale)
     chosen = _with_needs(planned, [key for key in planned if only in key])
     wanted = [key for key in chosen if _done(place, key, planned) is None]
-    _shows_training.set(progress and workers == 1)  # bars of several processes would overwrite each other
+    shows_training.set(progress and workers == 1)  # bars of several processes would overwrite each other
     with (
         ProgressBar(len(planned), len(planned) - len(wanted), enabled=progress, label=name) as bar,
         joblib.parallel_config(backend=backend, n_jobs=workers),
@@ -136,8 +130,24 @@ def _perform_one(folder: Path, scale: str, key: str, place: Path, at_once: int) 
     except Exception:  # one run's error must not end the others; it is kept, and told at the end
         write_atomically(_error_file(place, key), traceback.format_exc())
         return
-    record = {**_identity(planned, key), "seconds": time.perf_counter() - start, "result": result}
-    write_atomically(_file(place, key), json.dumps(record, indent=1))
+    record = {**_identity(planned, key), "made_by": made_by(), "seconds": time.perf_counter() - start}
+    write_atomically(_file(place, key), json.dumps(record | {"result": result}, separators=(",", ":")))
+
+
+def made_by() -> dict[str, str]:
+    """The commit and the versions that a result comes from."""
+    changed = " and changes" if _git("diff", "--name-only", "HEAD", "--", ":/*.py") else ""
+    commit = (_git("rev-parse", "--short", "HEAD") or "unknown") + changed
+    versions = {name: version(name) for name in ("torch", "numpy", "numba")}
+    return {"commit": commit, "bnnp": bnnp.__version__, "python": platform.python_version(), **versions}
+
+
+def _git(*words: str) -> str:
+    """What git says about the repository of this file; nothing where there is no git or no repository."""
+    command = ["git", "-C", str(Path(__file__).resolve().parent), *words]
+    with suppress(OSError):
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return ""
 
 
 def _done(place: Path, key: str, planned: Mapping[str, Run]) -> dict | None:
@@ -200,120 +210,3 @@ def _module(folder: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-# --- what several experiments do alike -------------------------------------------------------------------------------
-
-
-def fixed_tests(source: TaskSource, count: int, context_share: tuple[float, float], seed: int) -> list[Split]:
-    """Tasks and contexts that are the same whenever they are asked for."""
-    size = context_size(context_share)
-    drawn = source.draw(count, child(seed, 0))
-    return [random_split(task, size, child(seed, 1, i)) for i, task in enumerate(drawn)]
-
-
-def model_file(folder: Path, name: str) -> Path:
-    return folder / "models" / f"{name}.bnnp"
-
-
-RECIPES = {
-    "default": FitSettings(),
-    "standard start": FitSettings(prior_start="standard"),
-    "switch": FitSettings(prior_start="switch"),
-    "floor": FitSettings(prior_start="floor"),
-    "place": FitSettings(prior_start="place"),
-    "paper": FitSettings(prior_start="standard", clip_norm=None, optimiser=torch.optim.Adam),
-}
-"""How training differs between the library's defaults and the paper (`docs/training.md`)."""
-
-
-def train(
-    model: Any,
-    tasks: TaskSource,
-    folder: Path,
-    name: str,
-    *,
-    recipe: str = "default",
-    hold_prior: bool = False,
-    seed: int = 0,
-    **choices: Any,
-) -> Any:
-    """`bnnp.fit`, the model being kept in the folder; one that was stopped goes on from there.
-
-    Args:
-        model: The model to train.
-        tasks: What it learns from.
-        folder: Of the experiment's results.
-        name: Of the model's file.
-        recipe: Settings that others change (`RECIPES`).
-        hold_prior: Whether the prior stays where the recipe starts it, or where it is already.
-        seed: Of the start and of training.
-        choices: Other arguments of `bnnp.fit`, and fields of `bnnp.FitSettings`.
-    """
-    state = folder / "models" / f"{name}-training"
-    changed = {key: choices.pop(key) for key in vars(RECIPES[recipe]) if key in choices}
-    settings = replace(RECIPES[recipe], **changed)
-    if hold_prior:
-        start_prior(model, tasks, settings.prior_start, seed)
-        model.set_prior_learnability(0)
-    fit(model, tasks, settings=settings, checkpoint=state, progress=_shows_training.get(), seed=seed, **choices)
-    if hold_prior:
-        model.set_prior_learnability(1)
-    model.save(model_file(folder, name))
-    shutil.rmtree(state, ignore_errors=True)
-    return model
-
-
-def train_prior_first(
-    model: Any,
-    tasks: TaskSource,
-    folder: Path,
-    name: str,
-    *,
-    samples: int,
-    steps: tuple[int, int],
-    learning_rate: tuple[float, float],
-    recipe: str = "default",
-    seed: int = 0,
-    **choices: Any,
-) -> Any:
-    """Learn the prior, mostly by the bounds of the contexts; then the inference under it, by all of the objective.
-
-    The predictive term is a noisy sum over samples of products over targets. While the prior learns, its noise drowns
-    what the KL says about the prior's scales; so it has a tenth of its weight, and the whole where the prior is fixed.
-    """
-    first, second = PPAVI(samples, predictive_weight=0.1), PPAVI(samples)
-    train(
-        model,
-        tasks,
-        folder,
-        name,
-        recipe=recipe,
-        objective=first,
-        steps=steps[0],
-        learning_rate=learning_rate,
-        seed=seed,
-        **choices,
-    )
-    rates = (learning_rate[0] / 2, learning_rate[1] / 2)
-    choices |= {"learning_rate": rates, "hold_prior": True, "seed": seed + 1}
-    return train(model, tasks, folder, name, objective=second, steps=steps[1], **choices)
-
-
-def score_sets(
-    posteriors: Sequence[Posterior], splits: Sequence[Split], y_scale: float = 1.0, noise: float | None = None
-) -> dict[str, Any]:
-    """Scores of posteriors at the targets of their data sets, as `Scores.to_dict` has them.
-
-    y_scale: errors are multiplied by it, so that they are in original units while log-densities are per standard one.
-    noise: of observations, where it is not the posteriors' own.
-    """
-    rows = []
-    for index, (post, split) in enumerate(zip(posteriors, splits, strict=True)):
-        predictive = post.predict(split.target.x)
-        predictive = predictive if noise is None else with_noise(predictive, noise)
-        rows.append(score(predictive, split.target.y, child(0, index)))
-    frame = pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)])
-    for name in ("mae", "rmse", "crps"):
-        frame[name] *= y_scale
-    return Scores(frame).to_dict()

@@ -15,7 +15,8 @@ from bnnp.plots import save_figure
 from bnnp.tasks.datasets.images import Images
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task
-from harness import Run, model_file, train
+from common import model_file, train
+from harness import Run
 from score_tables import markdown_table
 
 SEED = 0
@@ -217,7 +218,7 @@ def _prior(model: bnnp.BNNP, source: Images) -> Figure:
     """Functions of the prior at 28 x 28 places; and the first three of them at 100 x 100."""
     functions = model.prior.functions(16, seed=0)
     figure = Figure(figsize=(12, 3.3), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1, 2.9))
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 2.9))[0]
     for axes, function in zip(left.subplots(4, 4).ravel(), functions, strict=True):
         _show(axes, source.to_image(function(source.coordinates)))
     left.suptitle(f"{source.side} x {source.side}", fontsize=9)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from bnnp.plots import draw_functions, draw_posterior, save_figure
 from bnnp.plots.functions import TRUTH
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.synthetic import Synthetic
-from harness import Run, fixed_tests, model_file, train, train_prior_first
+from common import fixed_tests, learned_noise, model_file, train, train_prior_first
+from harness import Run
 from score_tables import cell, markdown_table
 
 SEED, TEST_SEED = 0, 69
@@ -62,7 +64,7 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def runs(scale: str) -> dict[str, Run]:
-    """A model a process."""
+    """One model per process."""
     tests = 2 if scale == "smoke" else 64
     return {
         process: Run(learn, {"process": process, "tests": tests, **choices})
@@ -101,7 +103,7 @@ def learn(
     source = source_of(process, points)
     likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
     model = bnnp.BNNP(1, 1, hidden, ACTIVATIONS[process], "unitwise", likelihood, seed=SEED)
-    choices = {
+    choices: dict[str, Any] = {
         "learning_rate": learning_rate,
         "context_share": share if count is None else bnnp.tasks.ContextCount(*count),
         "prior_lr_multiplier": prior_lr_multiplier,
@@ -119,7 +121,7 @@ def learn(
     splits = fixed_tests(source_of(process, (100, 100)), tests, (0.02, 0.5), TEST_SEED)
     scores = bnnp.evaluate(model, splits, num_samples=200, seed=0).to_dict()
     return {
-        "noise": model.likelihood.noise.item(),
+        "noise": learned_noise(model),
         "scores": scores,
         "distances": distances(process, model, 10 * tests),
     }
@@ -140,14 +142,14 @@ def learn_by_detour(
     Under a narrow prior of one shape at a random place, inference that does not know the place yet does best by putting
     the shape out of sight, and stays there. While the prior may move it widens, so that wrong places cost less.
     """
-    held = choices | {"hold_prior": True}
+    go_on = partial(train, model, source, folder, name, **choices)
     objective = bnnp.objectives.PPAVI(samples)
-    train(model, source, folder, name, objective=objective, steps=max(1, steps // 10), **held)
+    go_on(objective=objective, steps=max(1, steps // 10), hold_prior=True)
     fitted = {key: value.clone() for key, value in model.prior.state_dict().items()}
     wide = bnnp.objectives.PPAVI(samples, predictive_weight=0.1)
-    train(model, source, folder, name, objective=wide, steps=steps, **choices | {"seed": SEED + 1})
+    go_on(objective=wide, steps=steps, seed=SEED + 1)
     model.prior.load_state_dict(fitted)
-    train(model, source, folder, name, objective=objective, steps=held_steps, **held | {"seed": SEED + 2})
+    go_on(objective=objective, steps=held_steps, hold_prior=True, seed=SEED + 2)
 
 
 def source_of(process: str, points: tuple[int, int] | None = None) -> TaskSource:

@@ -12,7 +12,8 @@ import bnnp
 from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
 from bnnp.plots.functions import CONTEXT
-from harness import Run, model_file, train
+from common import model_file, train
+from harness import Run
 from score_tables import markdown_table
 
 BATCH, UPDATES, TEST_SEED = 8, 4, 69

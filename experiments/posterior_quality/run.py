@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -113,7 +114,7 @@ def log_evidence(noise: float, draws: int, particles: int) -> dict:
     }
 
 
-def report(scale: str, results: Mapping[str, list | dict], folder: Path) -> list[Path]:
+def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
     noises = sorted(n for n in SCALES[scale]["noises"] if any(key.endswith(f"-{n:.4g}") for key in results))
     names = [name for name in NAMES if any(f"{name}-{n:.4g}" in results for n in noises)]
     lines = ["| | " + " | ".join(f"noise {n:.4g}" for n in noises) + " |", "|---|" + "---|" * len(noises)]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import bnnp
-from harness import model_file
+from common import model_file
 
 ACTIVATIONS = {"gp": "silu", "heaviside": "tanh", "sawtooth": "relu", "climate": "relu"}
 SOURCES = {"gp": bnnp.tasks.gp, "heaviside": bnnp.tasks.heaviside, "sawtooth": bnnp.tasks.sawtooth}

@@ -15,7 +15,8 @@ from bnnp.evaluation.oracle import Oracle
 from bnnp.evaluation.scores import Posterior
 from bnnp.inference import Effort, InferenceWarning, infer_many
 from bnnp.tasks.task import Split
-from harness import Run, fixed_tests, score_sets, train
+from common import fixed_tests, learned_noise, score_sets, train
+from harness import Run
 
 from .climate import climate
 from .methods import record, settings
@@ -120,7 +121,7 @@ def train_prior(
         recipe=recipe,
         seed=TEST_SEED,
     )
-    return {"noise": model.likelihood.noise.item()}
+    return {"noise": learned_noise(model)}
 
 
 def pretrained(process: str, scale: str, folder: Path) -> dict[str, Any]:
@@ -131,7 +132,7 @@ def pretrained(process: str, scale: str, folder: Path) -> dict[str, Any]:
         for index, split in enumerate(data.splits)
     ]
     return {
-        "noise": model.likelihood.noise.item(),
+        "noise": learned_noise(model),
         "own noise": _scores(posteriors, data),
         "noise 0.05": _scores(posteriors, data, NOISE),
     }

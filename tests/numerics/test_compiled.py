@@ -69,6 +69,20 @@ def test_another_source_or_version_is_compiled_anew(monkeypatch, places, name):
     assert len(list(places[0].iterdir())) == 2
 
 
+def test_machine_code_of_changed_sources_is_deleted_beside_the_sources_alone(monkeypatch, places):
+    for beside, other in (places, places[::-1]):
+        monkeypatch.setattr(compiled, "BESIDE_SOURCES", beside)
+        monkeypatch.setattr(compiled, "folders", lambda first=beside: [first])
+        hits_and_misses(1)
+        (other / "double-0123.machine").parent.mkdir(exist_ok=True)
+        (other / "double-0123.machine").touch()
+        (beside / "double-0123.machine").touch()
+        monkeypatch.setattr(compiled, "SOURCES", compiled.SOURCES + b"changed")
+        assert hits_and_misses(1, 1.5) == (0, 2)
+        assert len(list(beside.iterdir())) == 2
+        assert (other / "double-0123.machine").exists()
+
+
 def test_sources_are_all_files_beside_the_loops():
     for name in ("simd", "moves", "tiles", "inverse", "function_space", "weight_space", "gradients", "compiled"):
         assert (compiled.FOLDER / f"{name}.py").read_bytes() in compiled.SOURCES

@@ -13,7 +13,8 @@ import harness
 from bnnp.cli import app
 from bnnp.cli.experiment import FOLDER_VARIABLE, experiments_folder
 from bnnp.evaluation import lppd, with_noise
-from harness import experiment_names, fixed_tests, model_file, score_sets, train
+from common import fixed_tests, model_file, score_sets, train
+from harness import experiment_names
 from score_tables import cell, markdown_table, mean_and_error
 
 REAL = Path(__file__).parents[2] / "experiments"
@@ -231,7 +232,8 @@ def test_tables():
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
-@pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
+@pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")  # a few draws and a few steps
+@pytest.mark.filterwarnings("ignore::bnnp.training.FallbackWarning")
 @pytest.mark.parametrize("name", experiment_names(REAL))
 def test_every_experiment_runs_at_its_smallest_scale(name, tmp_path, monkeypatch):
     monkeypatch.setenv(FOLDER_VARIABLE, str(REAL))

@@ -238,7 +238,7 @@ def test_bad_context_sizes_are_refused(share, count, message):
 
 
 def test_a_context_size_may_be_given_as_an_object():
-    assert context_size(ContextCount(3, 5)) == ContextCount(3, 5)
+    assert context_size(ContextCount(3, 5)) == context_size(0.5, ContextCount(3, 5)) == ContextCount(3, 5)
     assert context_size(ContextShare(0.1, 0.2)) == context_size((0.1, 0.2))
     with pytest.raises(ValueError, match=r"context_count: got \(2.5, 3\), expected whole numbers of points"):
         ContextCount(2.5, 3)  # pyright: ignore

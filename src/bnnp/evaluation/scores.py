@@ -16,7 +16,7 @@ from bnnp.evaluation.score import score, with_noise
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.source import Collection, TaskSource
-from bnnp.tasks.split import context_size, random_split
+from bnnp.tasks.split import ContextCount, ContextSize, context_size, random_split
 from bnnp.tasks.task import Split
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def evaluate(
     *,
     num_samples: int | None = None,
     num_tasks: int = 64,
-    context_share: float | tuple[float, float] = (0.1, 0.5),
-    context_count: int | tuple[int, int] | None = None,
+    context_share: float | tuple[float, float] | ContextSize = (0.1, 0.5),
+    context_count: int | tuple[int, int] | ContextCount | None = None,
     noise: float | None = None,
     seed: Seed = 0,
 ) -> Scores:

@@ -93,11 +93,7 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
     ) -> Sampled | Integrated:
         """The terms of objectives, from samples given all points. The KL is to the posterior given the contexts alone.
 
-        Args:
-            batch: Prepared contexts and targets.
-            num_samples: Samples per task.
-            random: The generator of the draws.
-            integrate: Whether to integrate the last layer in closed form, where the model can.
+        It takes what `estimate` takes.
         """
         inferred = self.infer_with_targets(batch.context, batch.joined(), num_samples, random)
         return Sampled(

@@ -75,20 +75,12 @@ class BNNP(AmortisedModel):
 class AttBNNP(BNNP):
     """The attentive BNNP: its inference networks are transformers, so that the points of a context see each other.
 
-    The cost grows with the square of the number of points in the context, and a context cannot be given in chunks.
+    The cost grows with the square of the number of points in the context, and a context cannot be given in chunks. It
+    takes the arguments of `bnnp.BNNP`, of which one has other values.
 
     Args:
-        in_size: Input columns.
-        out_size: Outputs of the network (for `Categorical`, the number of classes).
-        hidden: Units of the hidden layers.
-        activation: A name or a function of a tensor.
-        prior: As for `bnnp.BNNP`.
-        likelihood: As for `bnnp.BNNP`.
         inference: The inference networks: "attentive", the default, `bnnp.Attentive(...)`, or a subclass of
             `bnnp.inference_nets.Encoders` of your own.
-        last_layer: As for `bnnp.BNNP`.
-        dtype: Precision of the model.
-        seed: Seed of the inference networks' starting weights.
 
     Raises:
         ValueError: If a size, a name or a prior does not fit.

@@ -213,16 +213,8 @@ class WeightPosterior(WeightSamples):
     def save(self, path: str | Path) -> Path:
         """Write the posterior and its model to one file, which `bnnp.load_posterior` reads.
 
-        The file holds no points of the context. It holds the last layer's sums, for predictions and later updates.
-
-        Args:
-            path: The file to write.
-
-        Returns:
-            The path of the file.
-
-        Raises:
-            ValueError: If a part of the model is an object of your own, which a file cannot hold.
+        The file holds no points of the context. It holds the last layer's sums, for predictions and later updates. All
+        else is as for `save` of the model.
 
         Example:
             >>> post.save("posterior.bnnp").name

@@ -10,21 +10,7 @@ class BNP(LatentProcess):
     """The Bayesian neural process (Volpp et al. 2021): every point is an observation of the latent variable.
 
     A point's code has a predicted variance, and codes are combined by Bayes' rule from the prior `N(0, 1)`, which is
-    the posterior of an empty context. The paper's settings are those of `NP`.
-
-    Args:
-        in_size: Number of input columns.
-        out_size: Number of outputs (for `Categorical`, the number of classes).
-        hidden: Units of the hidden layers of encoder and decoder.
-        activation: Name of the nonlinearity.
-        likelihood: See `NeuralProcess`.
-        latent_size: Size of the latent variable.
-        heads: Only for `ANP`.
-        dtype: Precision of the model.
-        seed: Seed of the starting weights.
-
-    Raises:
-        ValueError: If a size is not positive, `hidden` is empty or `heads` is given.
+    the posterior of an empty context. Its arguments, and the paper's settings, are those of `NP`.
 
     Example:
         >>> bnp = bnnp.neural_processes.BNP(in_size=1, out_size=1, hidden=(8, 8), latent_size=4, seed=0)

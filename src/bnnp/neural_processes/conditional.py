@@ -117,15 +117,10 @@ class MarginalPosterior(Posterior):
 class CNP(ConditionalProcess):
     """The conditional neural process (Garnelo et al. 2018): predictions from the mean of the points' codes.
 
+    It has no latent variable. Its arguments are those of `NP` but for that, and one of its own.
+
     Args:
-        in_size: Number of input columns.
-        out_size: Number of outputs (for `Categorical`, the number of classes).
-        hidden: Units of the hidden layers of encoder and decoder.
-        activation: Name of the nonlinearity.
-        likelihood: See `NeuralProcess`.
         autoregressive: Whether to draw functions point by point (Bruinsma et al. 2023).
-        dtype: Precision of the model.
-        seed: Seed of the starting weights.
 
     Raises:
         ValueError: If a size is not positive or `hidden` is empty.

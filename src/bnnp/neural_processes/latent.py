@@ -35,18 +35,11 @@ class NP(LatentProcess):
 class ANP(LatentProcess):
     """The attentive neural process (Kim et al. 2019): an NP in which every input also attends to the context's points.
 
-    The cost of a prediction grows with the number of context points.
+    The cost of a prediction grows with the number of context points. It takes the arguments of `NP`,
+    of which one is for it alone.
 
     Args:
-        in_size: Number of input columns.
-        out_size: Number of outputs (for `Categorical`, the number of classes).
-        hidden: Units of the hidden layers of encoder and decoder.
-        activation: Name of the nonlinearity.
-        likelihood: See `NeuralProcess`.
-        latent_size: Size of the latent variable.
         heads: Heads of attention, 4 by default; they must divide the last of `hidden`.
-        dtype: Precision of the model.
-        seed: Seed of the starting weights.
 
     Raises:
         ValueError: If a size is not positive, `hidden` is empty or `heads` does not divide its last entry.

@@ -53,6 +53,26 @@ class TaskSource(abc.ABC):
         """
 
 
+@dataclass(frozen=True)
+class Functions(TaskSource):
+    """A source of random functions of one input, each drawn by itself."""
+
+    @property
+    def in_size(self) -> int:
+        return 1
+
+    @property
+    def out_size(self) -> int:
+        return 1
+
+    def draw(self, count: int, generator: torch.Generator) -> list[Task]:
+        return [self.draw_one(generator) for _ in range(count)]
+
+    @abc.abstractmethod
+    def draw_one(self, generator: torch.Generator) -> Task:
+        """Draw the points of one function."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Collection(Shown, TaskSource):
     """A finite number of data sets. Made by `from_arrays`, `from_table` and the functions for the paper's data.
@@ -105,15 +125,7 @@ class Collection(Shown, TaskSource):
         return len(self.y_names)
 
     def draw(self, count: int, generator: torch.Generator) -> list[Task]:
-        """Draw tasks at random. None is drawn twice before all are drawn once.
-
-        Args:
-            count: Number of tasks.
-            generator: Source of randomness.
-
-        Returns:
-            `count` tasks.
-        """
+        """Draw tasks at random, as `TaskSource.draw`. None is drawn twice before all are drawn once."""
         rounds = [torch.randperm(len(self.tasks), generator=generator) for _ in range(-(-count // len(self.tasks)))]
         drawn = [self.tasks[int(i)] for i in torch.cat(rounds)[:count]]
         return drawn if self.points_share == 1 else [self._some_points(task, generator) for task in drawn]

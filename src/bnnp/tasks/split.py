@@ -72,17 +72,19 @@ ContextSize = ContextShare | ContextCount
 
 
 def context_size(
-    share: float | tuple[float, float] | ContextSize | None, count: int | tuple[int, int] | None = None
+    share: float | tuple[float, float] | ContextSize | None, count: int | tuple[int, int] | ContextCount | None = None
 ) -> ContextSize:
     """How large contexts are, from the user's choice. If there is a count, the share is ignored.
 
     Args:
         share: A share of the points, a range of shares, or an object.
-        count: A number of points or a range of numbers.
+        count: A number of points, a range of numbers, or an object.
 
     Raises:
         ValueError: If there is neither a count nor a share, or one of them is not a number or a range.
     """
+    if isinstance(count, ContextCount):
+        return count
     if count is not None:
         low, high = _range(count, "context_count", "as in 10 or (5, 20)")
         return ContextCount(int(low), int(high))

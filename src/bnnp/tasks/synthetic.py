@@ -12,7 +12,7 @@ from bnnp._core.arrays import as_columns
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.perceptron import Network
 from bnnp.tasks.exact import ExactPredictive, gaussian_process_posterior
-from bnnp.tasks.source import TaskSource
+from bnnp.tasks.source import Functions
 from bnnp.tasks.task import Task
 
 _JITTER = 1e-10
@@ -20,7 +20,7 @@ _JITTER = 1e-10
 
 
 @dataclass(frozen=True)
-class Synthetic(TaskSource):
+class Synthetic(Functions):
     """Functions of one input at uniform inputs with Gaussian noise.
 
     Args:
@@ -43,22 +43,11 @@ class Synthetic(TaskSource):
         if not isinstance(self.points, tuple | list) or not 2 <= self.points[0] <= self.points[-1]:
             raise ValueError(f"points: got {self.points}, expected a range of at least 2 points, as in (40, 100)")
 
-    @property
-    def in_size(self) -> int:
-        return 1
-
-    @property
-    def out_size(self) -> int:
-        return 1
-
     @abc.abstractmethod
     def values(self, x: Float[Tensor, "points 1"], generator: torch.Generator) -> Float[Tensor, "points 1"]:
         """Values of one random function at `x`, without noise."""
 
-    def draw(self, count: int, generator: torch.Generator) -> list[Task]:
-        return [self._draw_one(generator) for _ in range(count)]
-
-    def _draw_one(self, generator: torch.Generator) -> Task:
+    def draw_one(self, generator: torch.Generator) -> Task:
         n = int(torch.randint(self.points[0], self.points[1] + 1, (), generator=generator))
         x = self.low + (self.high - self.low) * torch.rand(n, 1, generator=generator, dtype=torch.float64)
         clean = self.values(x, generator)

@@ -98,12 +98,8 @@ def era5(
     """
     check_split(split)
     weather = _weather(_files(files, folder), tuple(hours), area)
-    count = len(weather.times)
-    if not 0 <= num_test <= count - 1:
-        raise ValueError(f"num_test: got {num_test} of {count} times, expected fewer; give more files or fewer tests")
-    order = torch.randperm(count, generator=child(seed, _CHOICE))
-    chosen = set(order[:num_test].tolist())
-    training = [weather.task(i) for i in range(count) if i not in chosen]
+    chosen = _test_times(len(weather.times), num_test, seed)
+    training = [weather.task(i) for i in range(len(weather.times)) if i not in chosen]
     columns = Columns.of(*stacked(training), X_NAMES, Y_NAMES)
     if split == "train":
         return collect(training, x_names=X_NAMES, y_names=Y_NAMES, columns=columns, points_share=points_share)
@@ -112,6 +108,12 @@ def era5(
     tests = [weather.task(i) for i in sorted(chosen)]
     splits = _test_splits(tests, _held_out(weather, hold_out, folder), child(seed, _CONTEXTS))
     return collect(tests, x_names=X_NAMES, y_names=Y_NAMES, columns=columns, splits=splits)
+
+
+def _test_times(count: int, num_test: int, seed: int) -> set[int]:
+    if not 0 <= num_test <= count - 1:
+        raise ValueError(f"num_test: got {num_test} of {count} times, expected fewer; give more files or fewer tests")
+    return set(torch.randperm(count, generator=child(seed, _CHOICE))[:num_test].tolist())
 
 
 def _test_splits(tests: list[Task], inside: Tensor, generator: torch.Generator) -> list[Split]:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from bnnp.tasks.datasets.optional import optional_module
-from bnnp.tasks.source import TaskSource
+from bnnp.tasks.source import Functions
 from bnnp.tasks.task import Task
 
 WINDOW = 6.0
@@ -18,7 +18,7 @@ _SEEDS = 2**31
 
 
 @dataclass(frozen=True)
-class Heartbeats(TaskSource):
+class Heartbeats(Functions):
     """Single heartbeats as functions of time in seconds, -3 to 3, with a peak of 0.5.
 
     Args:
@@ -41,18 +41,7 @@ class Heartbeats(TaskSource):
         if self.points is not None and not 2 <= self.points[0] <= self.points[-1] <= most:
             raise ValueError(f"points: got {self.points}, expected a range within 2 and {most}, as in (40, 100)")
 
-    @property
-    def in_size(self) -> int:
-        return 1
-
-    @property
-    def out_size(self) -> int:
-        return 1
-
-    def draw(self, count: int, generator: torch.Generator) -> list[Task]:
-        return [self._draw_one(generator) for _ in range(count)]
-
-    def _draw_one(self, generator: torch.Generator) -> Task:
+    def draw_one(self, generator: torch.Generator) -> Task:
         signal = self._simulated(int(torch.randint(_SEEDS, (), generator=generator)))
         beat, rest = self._part(signal, *_BEAT), self._part(signal, *_REST)
         around = np.tile(rest, round((WINDOW - _BEAT[1] + _BEAT[0]) / (_REST[1] - _REST[0])))

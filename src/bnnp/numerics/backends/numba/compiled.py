@@ -4,7 +4,8 @@ A `step` is part of other functions. A `loop` is called from Python: its machine
 disk. Numba's own cache looks at the date of one file alone, so that after a change of a step it would run old machine
 code, and it may mix up what two processes compile at once. Here the name of a file says all that its content was made
 of: the text of every file in this folder, the versions, the processor, and the types. So a file is never wrong and
-never changes, and processes may write it at the same time. Old files may be deleted whenever one likes.
+never changes, and processes may write it at the same time. Files may be deleted whenever one likes: who misses one
+compiles it again. Those beside the sources are deleted once the sources have changed.
 """
 
 import hashlib
@@ -28,6 +29,7 @@ OPTIONS = {
     "fastmath": {"contract", "nsz", "arcp", "reassoc"},  # values that are not finite must stay visible
 }
 FOLDER = Path(__file__).parent
+BESIDE_SOURCES = FOLDER / "__pycache__"
 VERSIONS = f"{numba.__version__} {llvmlite.__version__} {sys.implementation.cache_tag}"
 SOURCES = b"".join(path.name.encode() + path.read_bytes() for path in sorted(FOLDER.glob("*.py")))
 
@@ -53,8 +55,8 @@ def folders() -> list[Path]:
     of_numba = getattr(config, "CACHE_DIR", "")
     chosen = [Path(of_numba)] if of_numba else []
     with suppress(RuntimeError):  # a user without a home
-        return [*chosen, FOLDER / "__pycache__", cache_folder() / "loops"]
-    return [*chosen, FOLDER / "__pycache__"]
+        return [*chosen, BESIDE_SOURCES, cache_folder() / "loops"]
+    return [*chosen, BESIDE_SOURCES]
 
 
 class _MachineCode(NullCache):
@@ -77,11 +79,24 @@ class _MachineCode(NullCache):
         for folder in folders():
             with suppress(OSError):  # next time it is compiled again
                 write_atomically(folder / name, _digest(content) + content)
+                _remove_outdated()
                 return
 
     def _file(self, signature, codegen) -> str:
         made_of = f"{VERSIONS} {codegen.magic_tuple()} {signature}".encode() + SOURCES
-        return f"{self.name}-{_digest(made_of).hex()[:32]}.machine"
+        return f"{self.name}-{_edition()}-{_digest(made_of).hex()[:32]}.machine"
+
+
+def _edition() -> str:
+    """The text of the sources, in short."""
+    return _digest(SOURCES).hex()[:8]
+
+
+def _remove_outdated() -> None:
+    """Delete machine code beside the sources that other texts of them gave."""
+    for path in BESIDE_SOURCES.glob("*.machine"):
+        if f"-{_edition()}-" not in path.name:
+            path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes | None:
