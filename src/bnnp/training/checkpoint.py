@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from bnnp._core.files import read_tensors, write_tensors
 from bnnp._core.shapes import Tensor
+from bnnp._core.tensor_files import read_tensors, write_tensors
 from bnnp.models.base import MetaLearner
-from bnnp.models.saving import model_header, rebuild, todays_header
+from bnnp.models.saving import DAMAGES, model_header, rebuild, todays_header
 from bnnp.training.checks import check_count
 from bnnp.training.history import History
 from bnnp.training.identity import differences
@@ -114,18 +114,19 @@ def restore(
     if not path.exists():
         return None
     tensors, header = read_tensors(path, "checkpoint")
-    missing = [key for key in ("model", "step", "seconds", "settings", "history", "recent") if key not in header]
-    if missing:
-        raise ValueError(f"{path}: the header of this file is damaged ({missing[0]} is missing)")
-    written = {**header["settings"], "model": todays_header(header["settings"]["model"])}
+    try:
+        written = {**header["settings"], "model": todays_header(header["model"])}
+        history = History(**header["history"])
+        state = Checkpoint(int(header["step"]), float(header["seconds"]), identity, history, list(header["recent"]))
+    except DAMAGES as error:
+        raise ValueError(f"{path}: the header of this file is damaged ({error!r})") from None
     different = differences(written, identity)
     if different is not None:
         raise ValueError(f"checkpoint: {path} {different}")
     saved = rebuild(_with_prefix(tensors, "model/"), header["model"], str(path))
     model.load_state_dict(saved.state_dict())
     _restore_optimiser(optimiser, _with_prefix(tensors, "optimiser/"))
-    history = History(**header["history"])
-    return Checkpoint(header["step"], header["seconds"], identity, history, header["recent"])
+    return state
 
 
 def _restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
