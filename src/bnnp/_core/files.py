@@ -46,7 +46,7 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
                 file.close()
             os.replace(temporary, path)
     except OSError as error:
-        raise _not_written(path, error) from error
+        raise not_written(path, error) from error
     return path
 
 
@@ -75,7 +75,8 @@ def _remove_leftovers(path: Path) -> None:
                 leftover.unlink()
 
 
-def _not_written(path: Path, error: OSError) -> OSError:
+def not_written(path: Path, error: OSError) -> OSError:
+    """The error of a file or folder that cannot be written to, with its name and what to do."""
     return OSError(
         error.errno, f"cannot write {path}: {error.strerror or error}; choose another place or free some space"
     )
