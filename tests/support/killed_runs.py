@@ -1,6 +1,6 @@
 """Trains again and again in children that are killed, half of them inside a write, and compares with whole runs.
 
-Run as `python -m support.killed_runs KILLS`; prints the counts as JSON. Children are forks, so that each starts at once.
+Run as `python -m support.killed_runs KILLS`; prints the counts as JSON. Children are forks, which start at once.
 """
 
 import json
