@@ -10,8 +10,8 @@ from scipy import stats
 
 import bnnp
 from bnnp import Bernoulli, Categorical, Gaussian, HeteroscedasticGaussian
-from bnnp._core.files import read_tensors, write_tensors
 from bnnp._core.random import child
+from bnnp._core.tensor_files import read_tensors, write_tensors
 from bnnp.neural_processes import ANP, ARTNP, BNP, CNP, NP, TNP
 from bnnp.neural_processes.aggregate import DiagonalGaussian, gaussian_product, mean_of_points
 from bnnp.neural_processes.latent_base import Latent, LatentProcess

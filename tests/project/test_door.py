@@ -49,7 +49,7 @@ def test_nor_does_the_first_use_of_its_parts():
 
 
 def test_the_help_of_the_command_line_needs_neither_figures_nor_tables():
-    found = imported_after("import bnnp.cli")
+    found = imported_after("import bnnp.cli.entry")
     assert not found & (set(HEAVY) - {"typer", "rich"})
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import bnnp
-from bnnp._core.files import read_tensors, write_tensors
+from bnnp._core.tensor_files import read_tensors, write_tensors
 from bnnp.training.checkpoint import FILE_NAME
 from bnnp.training.history import FALLBACKS
 from bnnp.training.optimiser import AveragedAdam

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bnnp
-from bnnp._core.files import read_tensors
+from bnnp._core.tensor_files import read_tensors
 from bnnp.objectives import PPAVI, Terms
 from bnnp.tasks import SplitBatch
 from bnnp.training.checkpoint import FILE_NAME

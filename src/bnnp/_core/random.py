@@ -1,10 +1,11 @@
 """Randomness: public functions take a seed or a generator, all others a generator. The global state never changes."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from bnnp._core.shapes import Tensor
 
@@ -45,12 +46,23 @@ def normal(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Te
     return torch.randn(*shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
 
 
-@contextmanager
-def starting_from(generator: torch.Generator) -> Iterator[None]:
-    """Within this context, torch's own modules are initialised from a generator instead of the global seed.
+class starting_from(TorchFunctionMode):  # noqa: N801 (used as a function, in `with`)
+    """Within this context, torch's own modules are initialised from a generator instead of the global one.
 
-    They are initialised on the CPU, so the random states of other devices do not change. The global state is restored.
+    The global state is not touched, not even for a moment, so that other threads may draw from it.
+
+    Args:
+        generator: Gives the seed of the draws.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        yield
+
+    def __init__(self, generator: torch.Generator):
+        super().__init__()
+        seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+        self._generator = torch.Generator().manual_seed(int(seed))
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        random = func in (Tensor.uniform_, Tensor.normal_) or getattr(func, "__module__", "") == nn.init.__name__
+        if random and "generator" in kwargs:
+            kwargs["generator"] = self._generator
+        return func(*args, **kwargs)

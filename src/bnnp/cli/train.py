@@ -11,8 +11,8 @@ import typer
 
 import bnnp
 from bnnp import plots
-from bnnp._core.files import write_atomically
 from bnnp.cli.options import DATA, MODEL, TRAINING, ContextShare, DropMissing, Out, Quiet, Seed, Source, TaskColumn
+from bnnp.cli.signals import INTERRUPTED
 from bnnp.cli.words import numbers, pair, print_files
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.bernoulli import Bernoulli
@@ -26,8 +26,6 @@ from bnnp.tasks.datasets.registry import SOURCES, source_named
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.tables import from_table
 from bnnp.training import FitResult
-
-INTERRUPTED = 130
 
 Table = Annotated[Path | None, typer.Argument(help="A long table, CSV or Parquet: one row per point.")]
 XColumns = Annotated[
@@ -171,8 +169,6 @@ class _Training:
 
     def fit(self, learner: MetaLearner, tasks: TaskSource, out: Path, seed: int, *, progress: bool) -> FitResult:
         objective = bnnp.objectives.PPAVI if isinstance(learner, BNNP) else bnnp.objectives.NPML
-        probe = write_atomically(out / "model.bnnp.tmp", b"")  # a folder that cannot be written to is found out now
-        probe.unlink()
         return bnnp.fit(
             learner,
             tasks,

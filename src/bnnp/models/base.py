@@ -10,10 +10,10 @@ from torch import Generator, nn
 
 from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
-from bnnp._core.files import write_tensors
 from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown
+from bnnp._core.tensor_files import write_tensors
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.by_name import LIKELIHOODS
 from bnnp.likelihoods.shown import rows_of

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.columns import Columns
-from bnnp._core.files import write_tensors
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.tensor_files import write_tensors
 from bnnp.likelihoods.base import Likelihood
 from bnnp.models.base import model_header
 from bnnp.models.components import LastLayerAt, last_layer_given

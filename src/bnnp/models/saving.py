@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from bnnp import likelihoods
-from bnnp._core.files import read_tensors
+from bnnp._core.bounded import AtMost
 from bnnp._core.shapes import Tensor
+from bnnp._core.tensor_files import read_tensors
 from bnnp.inference_nets import choices
 from bnnp.models.base import MetaLearner, model_header
 from bnnp.models.bnam import BNAM, Transformer
@@ -25,6 +26,10 @@ ZOO = "zoo:"
 CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "AttBNNP": AttBNNP, "BNAM": BNAM}
 """The classes of models that a file may hold, by name. Modules of `MORE_CLASSES` add their own on import."""
 MORE_CLASSES = ("bnnp.neural_processes",)
+FEW = 1000
+"""A model may need tensors with so many numbers more than its file holds."""
+DAMAGES = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError)
+"""What is raised where the header and the tensors of a file do not fit together."""
 
 
 def load(path: str | Path) -> Any:
@@ -104,7 +109,7 @@ def load_posterior(path: str | Path) -> WeightPosterior:
         if "last.shift" in tensors:  # files of an earlier version lack it for some models
             last = NaturalParameters(*(tensors[f"last.{name}"] for name in SUMS))
         seed, points = int(header["seed"]), int(header["points"])
-    except (KeyError, TypeError, ValueError) as error:
+    except DAMAGES as error:
         raise ValueError(f"{path}: the posterior file is damaged ({error})") from None
     return WeightPosterior(model, weights, kl, density, seed, points, None, last)
 
@@ -128,24 +133,21 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
         if header["class"] not in CLASSES:
             raise ValueError(f"unknown kind of model {header['class']!r}")
         dtype = {"float32": torch.float32, "float64": torch.float64}[header["dtype"]]
-        model = CLASSES[header["class"]](**_arguments(header["config"]), dtype=dtype)
+        tensors = _with_todays_names(tensors)
+        with AtMost(FEW + sum(tensor.numel() for tensor in tensors.values())):
+            model = CLASSES[header["class"]](**_arguments(header["config"]), dtype=dtype)
         if model.weight_prior is not None:
             model.weight_prior.set_learnability(header["prior_learnability"])
         columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
         if {role: len(names) for role, names in columns.items()} != {"x": model.in_size, "y": model.y_size}:
             raise ValueError("names of columns do not fit the model")
         model.columns.x_names, model.columns.y_names = columns["x"], columns["y"]
-        tensors = _with_todays_names(tensors)
         _load_bases(model, tensors)
-        expected = {name: (tensor.shape, tensor.dtype) for name, tensor in model.state_dict().items()}
-        found = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
-        if expected != found:
-            odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-            raise ValueError(f"tensors do not fit the model: {', '.join(odd[:3])}")
+        _check_fits(model, tensors)
         bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
         if bad:
             raise ValueError(f"values that are not finite in {', '.join(bad[:3])}")
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except DAMAGES as error:
         raise ValueError(f"{path}: the model file is damaged ({error})") from None
     model.load_state_dict(dict(tensors))
     return model
@@ -157,6 +159,15 @@ def _load_bases(model: MetaLearner, tensors: Mapping[str, Tensor]) -> None:
         if isinstance(module, GaussianUnits):
             own = f"{name}."
             module.load_bases({key.removeprefix(own): tensors[key] for key in tensors if key.startswith(own)})
+
+
+def _check_fits(model: MetaLearner, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors with other names, shapes or precisions than those of a model."""
+    both = model.state_dict(), tensors
+    expected, found = ({name: (tensor.shape, tensor.dtype) for name, tensor in one.items()} for one in both)
+    if expected != found:
+        odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+        raise ValueError(f"tensors do not fit the model: {', '.join(odd[:3])}")
 
 
 def _arguments(config: Mapping[str, Any]) -> dict[str, Any]:

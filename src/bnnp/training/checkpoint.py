@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from bnnp._core.files import read_tensors, write_tensors
 from bnnp._core.shapes import Tensor
+from bnnp._core.tensor_files import read_tensors, write_tensors
 from bnnp.models.base import MetaLearner
-from bnnp.models.saving import model_header, rebuild, todays_header
-from bnnp.training.checks import check_count
+from bnnp.models.saving import DAMAGES, model_header, rebuild, todays_header
+from bnnp.training.checks import check_count, is_number
 from bnnp.training.history import History
 from bnnp.training.identity import differences
 
@@ -24,10 +24,11 @@ class Checkpointing:
     Args:
         folder: A folder for this run alone, which is created if needed. A run that finds its own state in the folder
             continues from it.
-        every: Number of steps between two writes. The state after the last step is always written.
+        every: Largest number of steps between two writes. The state after the last step is always written.
+        seconds: Largest time between two writes; None for no such bound. A step is always finished first.
 
     Raises:
-        ValueError: If the folder is not a path, or `every` is not a positive whole number.
+        ValueError: If the folder is not a path, `every` is not a positive whole number, or `seconds` is not positive.
 
     Example:
         >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), likelihood=bnnp.Gaussian(0.1))
@@ -40,11 +41,17 @@ class Checkpointing:
 
     folder: str | Path
     every: int = 500
+    seconds: float | None = 60.0
 
     def __post_init__(self):
         if not isinstance(self.folder, str | Path):
             raise ValueError(f"checkpoint: got {self.folder!r}, expected a folder, as in 'run'")
         check_count("every", self.every, "whole number of steps, as in Checkpointing(folder, every=500)")
+        if self.seconds is not None and not (is_number(self.seconds) and self.seconds > 0):
+            raise ValueError(
+                f"seconds: got {self.seconds!r}, expected a positive number, as in Checkpointing(folder, seconds=60), "
+                "or None for no bound"
+            )
 
 
 @dataclass(frozen=True)
@@ -114,18 +121,19 @@ def restore(
     if not path.exists():
         return None
     tensors, header = read_tensors(path, "checkpoint")
-    missing = [key for key in ("model", "step", "seconds", "settings", "history", "recent") if key not in header]
-    if missing:
-        raise ValueError(f"{path}: the header of this file is damaged ({missing[0]} is missing)")
-    written = {**header["settings"], "model": todays_header(header["settings"]["model"])}
+    try:
+        written = {**header["settings"], "model": todays_header(header["model"])}
+        history = History(**header["history"])
+        state = Checkpoint(int(header["step"]), float(header["seconds"]), identity, history, list(header["recent"]))
+    except DAMAGES as error:
+        raise ValueError(f"{path}: the header of this file is damaged ({error!r})") from None
     different = differences(written, identity)
     if different is not None:
         raise ValueError(f"checkpoint: {path} {different}")
     saved = rebuild(_with_prefix(tensors, "model/"), header["model"], str(path))
     model.load_state_dict(saved.state_dict())
     _restore_optimiser(optimiser, _with_prefix(tensors, "optimiser/"))
-    history = History(**header["history"])
-    return Checkpoint(header["step"], header["seconds"], identity, history, header["recent"])
+    return state
 
 
 def _restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:

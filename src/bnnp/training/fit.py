@@ -108,6 +108,7 @@ def fit(
 
     Raises:
         ValueError: If an argument is not as described, or the checkpoint is that of another run.
+        OSError: If another run uses the checkpoint's folder, or it cannot be written to.
         TrainingDiverged: If the objective is not finite; the model is back at its last good state.
 
     Example:
@@ -130,9 +131,10 @@ def fit(
     stream = TaskStream(tasks, batch_size, size, int(child(number, STREAM).initial_seed()), model.device)
     optimiser = settings.optimiser(parameter_groups(model, settings.prior_lr_multiplier))
     run = Run(model, optimiser, steps, settings, checkpoint)
-    if checkpoint is not None:
-        run.resume(identity_of(model, stream, objective, steps, optimiser, settings, number))
-    interrupted = _train(run, gradient, stream, settings, number, progress=progress)
+    with run.alone():
+        if checkpoint is not None:
+            run.resume(identity_of(model, stream, objective, steps, optimiser, settings, number))
+        interrupted = _train(run, gradient, stream, settings, number, progress=progress)
     if isinstance(optimiser, AveragedAdam):
         optimiser.adopt()
     optimiser.zero_grad(set_to_none=True)

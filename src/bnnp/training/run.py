@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
 from bnnp.models.base import MetaLearner
 from bnnp.training.checkpoint import Checkpoint, Checkpointing, restore
+from bnnp.training.folder import used_alone
 from bnnp.training.history import History
 from bnnp.training.interrupts import held_back
 from bnnp.training.optimiser import averaged
@@ -83,7 +85,11 @@ class Run:
         self._identity: dict[str, Any] = {}
         self._seconds = 0.0
         self._recent: list[dict[str, float]] = []
-        self._good = _copy_of(model)
+        self._good, self._kept = _copy_of(model), time.monotonic()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep other runs out of the folder on disk, if there is one."""
+        return nullcontext() if self._checkpointing is None else used_alone(self._checkpointing.folder)
 
     def resume(self, identity: dict[str, Any]) -> None:
         """Continue from the state on disk, if there is one.
@@ -130,8 +136,9 @@ class Run:
             with averaged(self.optimiser):
                 values = self._settings.evaluation.function(self.model)
             self.history.add_evaluation(self.step, self._seconds, values)
-        every = Checkpointing.every if self._checkpointing is None else self._checkpointing.every
-        if self.step % every == 0 or self.step == self.steps:
+        chosen = self._checkpointing or Checkpointing("", seconds=None)
+        late = chosen.seconds is not None and time.monotonic() - self._kept >= chosen.seconds
+        if self.step % chosen.every == 0 or self.step == self.steps or late:
             self.keep()
 
     def awaits_evaluation(self) -> bool:
@@ -150,7 +157,7 @@ class Run:
         bad = [name for name, tensor in self.model.state_dict().items() if not bool(torch.isfinite(tensor).all())]
         if bad:
             raise self._diverged(self.step, None, f"{bad[0]} is not finite")
-        self._good = self._as_users_get_it()
+        self._good, self._kept = self._as_users_get_it(), time.monotonic()
         if self._checkpointing is not None:
             state = Checkpoint(self.step, self._seconds, self._identity, self.history, self._recent)
             state.save(self._checkpointing.folder, self.model, self.optimiser)
