@@ -267,7 +267,7 @@ def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_se
     tasks = []
     for data in data_sets:
         x, y = (data.x, data.y) if isinstance(data, Task) else data
-        inputs, outputs = as_columns(x, "x", network.sizes[0]), as_columns(y, "y", y_size)
+        inputs, outputs = prior.view.columns.inputs(x), as_columns(y, "y", y_size)
         if len(inputs) != len(outputs):
             raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
         likelihood.check(outputs)

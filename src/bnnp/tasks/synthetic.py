@@ -3,12 +3,13 @@
 import abc
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.arrays import as_columns
+from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.perceptron import Network
 from bnnp.tasks.exact import ExactPredictive, gaussian_process_posterior
@@ -50,6 +51,9 @@ class Synthetic(TaskSource):
     @property
     def out_size(self) -> int:
         return 1
+
+    def ranges(self) -> Ranges:
+        return replace(super().ranges(), x=((float(self.low), float(self.high)),))
 
     @abc.abstractmethod
     def values(self, x: Float[Tensor, "points 1"], generator: torch.Generator) -> Float[Tensor, "points 1"]:

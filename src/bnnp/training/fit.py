@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from bnnp._core.checks import check_count
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.show import Shown
@@ -16,7 +17,6 @@ from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import ContextSize, context_size
 from bnnp.tasks.stream import TaskStream
 from bnnp.training.checkpoint import Checkpointing
-from bnnp.training.checks import check_count
 from bnnp.training.history import History
 from bnnp.training.identity import identity_of
 from bnnp.training.optimiser import AveragedAdam

@@ -113,4 +113,5 @@ def _comparable(model: MetaLearner) -> dict[str, Any]:
     """What a model must share with the model of a checkpoint: all that is known before training."""
     header = model_header(model)
     likelihood = {key: value for key, value in header["config"]["likelihood"].items() if key != "noise"}
-    return {**header, "config": {**header["config"], "likelihood": likelihood}}
+    names = {which: header["columns"][which] for which in ("x", "y")}
+    return {**header, "columns": names, "config": {**header["config"], "likelihood": likelihood}}
