@@ -174,8 +174,16 @@ def test_row_numbers_are_those_of_the_file_also_after_dropping():
     [
         ("empty.csv", b"", "empty.csv: got an empty file, expected a table with a header"),
         ("header.csv", b"subject,time,conc\n", "table: got no rows"),
-        ("picture.png", b"\x89PNG\r\n\x1a\n\xff\xfe\x00\x00", "picture.png: got a file that ends in '.png', expected a table: .csv"),
-        ("really_csv.parquet", b"subject,time,conc\na,1,2\n", "really_csv.parquet: expected a table of the kind .parquet"),
+        (
+            "picture.png",
+            b"\x89PNG\r\n\x1a\n\xff\xfe\x00\x00",
+            "picture.png: got a file that ends in '.png', expected a table: .csv",
+        ),
+        (
+            "really_csv.parquet",
+            b"subject,time,conc\na,1,2\n",
+            "really_csv.parquet: expected a table of the kind .parquet",
+        ),
         ("empty.parquet", b"", "empty.parquet: expected a table of the kind .parquet"),
         ("ragged.csv", b"subject,time,conc\na,1,2\na,1,2,3,4\n", "ragged.csv: got 5 cells at row 3, expected 3"),
         ("blanks.csv", b"subject time conc\na 1 2\n", "the table has subject time conc; .* separated by ' '"),

@@ -12,7 +12,23 @@ import typer
 import bnnp
 from bnnp import plots
 from bnnp._core.files import write_atomically
-from bnnp.cli.options import DATA, MODEL, TRAINING, ContextShare, DropMissing, Out, Quiet, Seed, Source, TaskColumn
+from bnnp.cli.given import refuse
+from bnnp.cli.options import (
+    DATA,
+    MODEL,
+    TRAINING,
+    ContextShare,
+    Decimal,
+    Delimiter,
+    DropMissing,
+    Out,
+    Quiet,
+    Seed,
+    SkipSmall,
+    Source,
+    TaskColumn,
+)
+from bnnp.cli.reading import READING, Reading
 from bnnp.cli.words import numbers, pair, print_files
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.bernoulli import Bernoulli
@@ -24,12 +40,11 @@ from bnnp.models.bnnp import BNNP
 from bnnp.neural_processes import PEERS
 from bnnp.tasks.datasets.registry import SOURCES, source_named
 from bnnp.tasks.source import Collection, TaskSource
-from bnnp.tasks.tables import from_table
 from bnnp.training import FitResult
 
 INTERRUPTED = 130
 
-Table = Annotated[Path | None, typer.Argument(help="A long table, CSV or Parquet: one row per point.")]
+Table = Annotated[Path | None, typer.Argument(help="A long table, CSV, TSV, Excel or Parquet: one row per point.")]
 XColumns = Annotated[
     list[str] | None, typer.Option("--x", help="Input column; repeat for several.", rich_help_panel=DATA)
 ]
@@ -86,12 +101,16 @@ PriorLrMultiplier = Annotated[
 
 
 def train(
+    context: typer.Context,
     table: Table = None,
     task: TaskColumn = None,
     x: XColumns = None,
     y: YColumns = None,
     source: Source = None,
     drop_missing: DropMissing = False,
+    skip_small: SkipSmall = False,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
     context_share: ContextShare = "0.1,0.5",
     model: Kind = "bnnp",
     hidden: Hidden = "64,64",
@@ -116,7 +135,9 @@ def train(
 
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """
-    tasks = _training_tasks(table, source, task, x, y, drop_missing)
+    _check_options(context, source, model, likelihood)
+    reading = Reading(delimiter, decimal, drop_missing, skip_small)
+    tasks = _training_tasks(table, source, task, x, y, reading)
     chosen = _Model(model, hidden, activation, prior, learnability, likelihood, noise, max_noise)
     learner = chosen.learner(tasks, seed)
     training = _Training(
@@ -192,8 +213,25 @@ class _Training:
         )
 
 
+def _check_options(context: typer.Context, source: str | None, model: str, likelihood: str | None) -> None:
+    """Refuse options that have no effect beside others."""
+    if source is not None:
+        refuse(context, ("task", "x", "y", *READING), "--source", "no table is read")
+    if model != "bnnp":
+        reason = "a neural process has no prior over weights"
+        refuse(context, ("prior", "prior_start", "learnability", "prior_lr_multiplier"), f"--model {model}", reason)
+    kind = likelihood or ("gaussian" if model == "bnnp" else "heteroscedastic")
+    if kind != "gaussian":
+        refuse(context, ("noise", "max_noise"), f"--likelihood {kind}", "it has no noise of its own")
+
+
 def _training_tasks(
-    table: Path | None, source: str | None, task: str | None, x: list[str] | None, y: list[str] | None, drop: bool
+    table: Path | None,
+    source: str | None,
+    task: str | None,
+    x: list[str] | None,
+    y: list[str] | None,
+    reading: Reading,
 ) -> TaskSource:
     if (table is None) == (source is None):
         raise ValueError(
@@ -204,7 +242,7 @@ def _training_tasks(
     assert table is not None
     if task is None or not x or not y:
         raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
-    return from_table(table, task=task, x=x, y=y, missing="drop" if drop else "error")
+    return reading.tasks(table, task=task, x=x, y=y)
 
 
 def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:

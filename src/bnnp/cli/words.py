@@ -21,7 +21,7 @@ def numbers(text: str, kind: type, name: str) -> list:
         ValueError: If a part is not a number.
     """
     try:
-        return [kind(part) for part in text.split(",") if part.strip()]
+        return [kind(part) for part in text.split(",")] if text.strip() else []
     except ValueError:
         raise ValueError(f"--{name}: got {text!r}, expected numbers with commas between them") from None
 

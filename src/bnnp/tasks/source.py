@@ -250,7 +250,8 @@ def collect(
         if len(task) < min_points:
             raise ValueError(
                 f"task {task.name!r}: got {len(task)} point{'s' * (len(task) != 1)}, expected at least {min_points} "
-                "(training splits every task into context and target); leave this task out; from_table(..., small='drop') does"
+                "(training splits every task into context and target); leave this task out, as "
+                "from_table(..., small='drop') does"
             )
     x_names = tuple(x_names) or tuple(f"x{i}" for i in range(first.x.shape[1]))
     y_names = tuple(y_names) or tuple(f"y{i}" for i in range(first.y.shape[1]))
