@@ -5,9 +5,11 @@ Every message says what it got, what was expected, and how to cure it.
 
 import math
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import torch
 
 
 def is_number(value: Any) -> bool:
@@ -34,6 +36,32 @@ def check_count(name: str, value: Any, expected: str) -> None:
     """
     if not is_whole(value) or value < 1:
         raise ValueError(f"{name}: got {value!r}, expected a positive {expected}")
+
+
+def check_fields(record: Any, **least: int) -> None:
+    """Refuse a record of choices in which a field is not of the kind of its default.
+
+    Where the default is a whole number, a field is a positive whole number; where it is a fraction, a positive number;
+    where it is True or False, one of these. Other fields are not looked at.
+
+    Args:
+        record: A dataclass.
+        **least: The smallest value of fields that may be 0, by name.
+
+    Raises:
+        ValueError: If a field is of another kind.
+    """
+    for field in fields(record):
+        value, default = getattr(record, field.name), field.default
+        if isinstance(default, bool):
+            check_flag(field.name, value)
+        elif isinstance(default, int) and not (is_whole(value) and value >= least.get(field.name, 1)):
+            raise ValueError(
+                f"{field.name}: got {value!r}, expected a whole number, at least {least.get(field.name, 1)}, as in "
+                f"{default or 10}"
+            )
+        elif isinstance(default, float):
+            check_positive(field.name, value, f"as in {default:g}")
 
 
 def check_samples(num_samples: Any) -> None:
@@ -71,6 +99,13 @@ def check_flag(name: str, value: Any) -> None:
     """Refuse a value that is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name}: got {value!r}, expected True or False")
+
+
+def check_dtype(dtype: Any) -> torch.dtype:
+    """The precision of a model, if it is one that models can have."""
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype: got {dtype!r}, expected torch.float32 or torch.float64")
+    return dtype
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:

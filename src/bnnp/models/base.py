@@ -8,6 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, nn
 
+from bnnp._core.checks import check_count
 from bnnp._core.columns import Columns
 from bnnp._core.files import write_tensors
 from bnnp._core.random import Seed
@@ -43,6 +44,8 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
 
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood):
         super().__init__()
+        check_count("in_size", in_size, "whole number of input columns, as in 1")
+        check_count("out_size", out_size, "whole number of outputs, as in 1")
         self.in_size = in_size
         self.likelihood = likelihood.for_outputs(likelihood.numbers_an_output * out_size)
         self.y_size = self.likelihood.y_size(likelihood.numbers_an_output * out_size)

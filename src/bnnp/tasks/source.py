@@ -188,20 +188,31 @@ def from_arrays(
         >>> [(task.name, len(task)) for task in pair]
         [('first', 3), ('second', 2)]
     """
-    pairs = _pairs(data_sets)
-    if names is not None and len(names) != len(pairs):
-        raise ValueError(f"names: got {len(names)}, expected {len(pairs)}, one per data set")
-    labels = [str(name) for name in names] if names is not None else [str(i) for i in range(len(pairs))]
+    pairs = as_pairs(data_sets)
+    labels = [str(i) for i in range(len(pairs))] if names is None else _checked_names(names, len(pairs))
     columns = {"x_names": column_names(pairs[0][0]), "y_names": column_names(pairs[0][1])}
     tasks = [Task.of(x, y, label, **columns) for label, (x, y) in zip(labels, pairs, strict=True)]
     return collect(tasks, **columns, standardise=standardise, min_points=min_points)
 
 
-def _pairs(data_sets: Any) -> Sequence[Any]:
-    """The data sets, if these are a list of pairs."""
+def _checked_names(names: Any, count: int) -> list[str]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError(f"names: got {names!r}, expected one name per data set, as in ['a', 'b']")
+    labels = [str(name) for name in names]
+    if len(labels) != count:
+        raise ValueError(f"names: got {len(labels)}, expected {count}, one per data set")
+    return labels
+
+
+def as_pairs(data_sets: Any) -> list[tuple[Any, Any]]:
+    """What a user gave as data sets, as pairs `(x, y)`.
+
+    Raises:
+        ValueError: If these are not tasks or pairs, or there are none.
+    """
     if isinstance(data_sets, str | dict | Tensor | np.ndarray) or not isinstance(data_sets, Iterable):
         raise ValueError(f"data_sets: got {type(data_sets).__name__}, expected a list of pairs (x, y)")
-    pairs = list(data_sets)
+    pairs = [(one.x, one.y) if isinstance(one, Task) else one for one in data_sets]
     if not pairs:
         raise ValueError("data_sets: got no data sets, expected at least one pair (x, y)")
     for index, pair in enumerate(pairs):

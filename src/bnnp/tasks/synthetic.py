@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.arrays import as_columns
+from bnnp._core.checks import is_number
 from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.perceptron import Network
@@ -37,7 +38,8 @@ class Synthetic(TaskSource):
     points: tuple[int, int]
 
     def __post_init__(self):
-        if self.noise < 0 or not self.low < self.high:
+        numbers = all(is_number(value) for value in (self.noise, self.low, self.high))
+        if not numbers or self.noise < 0 or not self.low < self.high:
             raise ValueError(
                 f"got noise={self.noise}, low={self.low}, high={self.high}; expected noise >= 0 and low < high"
             )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from bnnp._core.checks import check_choice
+from bnnp._core.checks import check_choice, check_kind
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.tables.cells import as_numbers
 from bnnp.tasks.tables.table import Table, read_table
@@ -63,6 +63,7 @@ def from_table(
     """
     whole = read_table(table)
     x_names, y_names, ids = _names(x, "x"), _names(y, "y"), [name for name in (task, role) if name is not None]
+    check_kind("task", task, str, "the name of a column")
     check_choice("small", small, ("error", "drop"))
     if len(whole) == 0:
         raise ValueError(f"{whole.where}table: got no rows, expected at least one data set; is the file empty?")
@@ -84,7 +85,9 @@ def from_table(
 
 
 def _names(columns: str | Sequence[str], which: str) -> list[str]:
-    names = [columns] if isinstance(columns, str) else list(columns)
+    if columns is not None and not isinstance(columns, str | Sequence):
+        raise ValueError(f"{which}: got {columns!r}, expected names of columns, as in ['time', 'dose']")
+    names = [columns] if isinstance(columns, str) else list(columns or ())
     if not names:
         raise ValueError("x and y: got no columns, expected at least one of each")
     if not all(isinstance(name, str) for name in names):
