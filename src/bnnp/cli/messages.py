@@ -22,19 +22,31 @@ FLAGS = {
     "max_noise": "--max-noise",
 }
 """Arguments of the library that have another name here, wherever they stand in a message."""
-FIRST_WORDS = (
+FIRST_WORDS = [
     "activation",
+    "backend",
     "chains",
     "decimal",
     "delimiter",
     "hidden",
     "likelihood",
     "method",
+    "model",
     "noise",
     "out",
+    "plain",
     "prior",
-)
-FIRST_WORDS += ("repeats", "seed", "source", "steps", "task", "thin", "warmup", "workers")
+    "repeats",
+    "scale",
+    "seed",
+    "setting",
+    "source",
+    "steps",
+    "task",
+    "thin",
+    "warmup",
+    "workers",
+]
 """Arguments that are flags of the same name, where a message begins with them."""
 PHRASES = {
     r"missing='drop'": "--drop-missing",

@@ -58,8 +58,10 @@ class Questions:
         Raises:
             ValueError: If the tables do not fit the model, or no data set of one is in the other.
         """
-        columns = model.columns
-        column = _task_column(model, reading.table(context), reading.table(targets), task)
+        columns, both = model.columns, (reading.table(context), reading.table(targets))
+        both[0].check_columns([*columns.x_names, *columns.y_names])
+        both[1].check_columns(columns.x_names)
+        column = _task_column(model, *both, task)
         ids = [] if column is None else [column]
         known = reading.complete(context, ids, [*columns.x_names, *columns.y_names])
         wanted = reading.complete(targets, ids, columns.x_names)

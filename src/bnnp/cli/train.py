@@ -11,7 +11,6 @@ import typer
 
 import bnnp
 from bnnp import plots
-from bnnp._core.files import write_atomically
 from bnnp.cli.given import refuse
 from bnnp.cli.options import (
     DATA,
@@ -29,7 +28,7 @@ from bnnp.cli.options import (
     TaskColumn,
 )
 from bnnp.cli.reading import READING, Reading
-from bnnp.cli.words import numbers, pair, print_files
+from bnnp.cli.words import folder_for_results, numbers, pair, print_files
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.bernoulli import Bernoulli
 from bnnp.likelihoods.categorical import Categorical
@@ -164,7 +163,7 @@ class _Model:
     max_noise: float | None
 
     def learner(self, tasks: TaskSource, seed: int) -> MetaLearner:
-        kind = self.likelihood or ("gaussian" if self.kind == "bnnp" else "heteroscedastic")
+        kind = _kind_of_likelihood(self.kind, self.likelihood)
         likelihood, outputs = _likelihood(kind, self.noise, self.max_noise, tasks)
         sizes = numbers(self.hidden, int, "hidden")
         if self.kind == "bnnp":
@@ -192,25 +191,24 @@ class _Training:
 
     def fit(self, learner: MetaLearner, tasks: TaskSource, out: Path, seed: int, *, progress: bool) -> FitResult:
         objective = bnnp.objectives.PPAVI if isinstance(learner, BNNP) else bnnp.objectives.NPML
-        probe = write_atomically(out / "model.bnnp.tmp", b"")  # a folder that cannot be written to is found out now
-        probe.unlink()
-        return bnnp.fit(
-            learner,
-            tasks,
-            objective=None if self.samples is None else objective(self.samples),
-            steps=self.steps,
-            batch_size=self.batch_size,
-            context_share=pair(self.context_share, "context-share"),
-            settings=bnnp.FitSettings(
-                learning_rate=pair(self.learning_rate, "learning-rate"),
-                prior_lr_multiplier=self.prior_lr_multiplier,
-                clip_norm=self.clip_norm,
-                prior_start=self.prior_start,
-            ),
-            checkpoint=out,
-            progress=progress,
-            seed=seed,
-        )
+        with folder_for_results(out):
+            return bnnp.fit(
+                learner,
+                tasks,
+                objective=None if self.samples is None else objective(self.samples),
+                steps=self.steps,
+                batch_size=self.batch_size,
+                context_share=pair(self.context_share, "context-share"),
+                settings=bnnp.FitSettings(
+                    learning_rate=pair(self.learning_rate, "learning-rate"),
+                    prior_lr_multiplier=self.prior_lr_multiplier,
+                    clip_norm=self.clip_norm,
+                    prior_start=self.prior_start,
+                ),
+                checkpoint=out,
+                progress=progress,
+                seed=seed,
+            )
 
 
 def _check_options(context: typer.Context, source: str | None, model: str, likelihood: str | None) -> None:
@@ -220,9 +218,15 @@ def _check_options(context: typer.Context, source: str | None, model: str, likel
     if model != "bnnp":
         reason = "a neural process has no prior over weights"
         refuse(context, ("prior", "prior_start", "learnability", "prior_lr_multiplier"), f"--model {model}", reason)
-    kind = likelihood or ("gaussian" if model == "bnnp" else "heteroscedastic")
+    kind = _kind_of_likelihood(model, likelihood)
     if kind != "gaussian":
         refuse(context, ("noise", "max_noise"), f"--likelihood {kind}", "it has no noise of its own")
+
+
+def _kind_of_likelihood(model: str, likelihood: str | None) -> str:
+    if likelihood is not None:
+        return likelihood
+    return "gaussian" if model == "bnnp" else "heteroscedastic"
 
 
 def _training_tasks(
