@@ -88,12 +88,15 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     (["train", "{known}", "--source", "gp"], "either a table or --source"),
     (["train"], "either a table or --source"),
     (["train", "{known}", "--x", "hour", "--y", "level"], "--task"),
-    *[(["train", "--source", "gp", *words], words[0]) for words in (
-        ["--task", "a"], ["--x", "a"], ["--y", "a"], ["--drop-missing"], ["--skip-small"], ["--delimiter", ";"], ["--decimal", ","],
-    )],
-    *[(["train", "--source", "gp", "--model", "cnp", *words], words[0]) for words in (
-        ["--prior", "unitwise"], ["--prior-start", "spread"], ["--learnability", "0.5"], ["--prior-lr-multiplier", "3"], ["--noise", "0.1"],
-    )],
+    *[
+        (["train", "--source", "gp", *words.split()], words.split()[0])
+        for words in ("--task a", "--x a", "--y a", "--drop-missing", "--skip-small", "--delimiter ;", "--decimal ,")
+    ],
+    *[
+        (["train", "--source", "gp", "--model", "cnp", f"--{option}", value], f"--{option}")
+        for option, value in {"prior": "unitwise", "prior-start": "spread", "learnability": "0.5", "noise": "1"}.items()
+    ],
+    (["train", "--source", "gp", "--model", "cnp", "--prior-lr-multiplier", "3"], "--prior-lr-multiplier"),
     (["train", "{known}", *TRAIN, "--likelihood", "bernoulli", "--noise", "0.1"], "--noise"),
     (["train", "{known}", *TRAIN, "--likelihood", "categorical", "--max-noise", "1"], "--max-noise"),
     (["train", "{known}", *TRAIN, "--noise", "0.5", "--max-noise", "0.1"], "--max-noise"),
@@ -105,10 +108,14 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     (["evaluate", "{model}", "--source", "gp", "--drop-missing"], "--drop-missing"),
     (["evaluate", "{model}", "--source", "sawtooth-tests", "--context-share", "0.5"], "--context-share"),
     (["evaluate", "{model}", "{known}", "--out", "{known}"], "--out"),
-    *[(["sample", "{model}", "--at", "{wanted}", *words], words[0]) for words in (
-        ["--low", "0"], ["--high", "9"], ["--points", "5"],
-    )],
-    *[(["sample", "{model}", *words], words[0]) for words in (["--drop-missing"], ["--delimiter", ";"], ["--decimal", ","])],
+    *[
+        (["sample", "{model}", "--at", "{wanted}", *words.split()], words.split()[0])
+        for words in ("--low 0", "--high 9", "--points 5")
+    ],
+    *[
+        (["sample", "{model}", *words.split()], words.split()[0])
+        for words in ("--drop-missing", "--delimiter ;", "--decimal ,")
+    ],
     (["sample", "{model}", "--low", "5", "--high", "1"], "--low"),
     (["sample", "{model}", "--at", "{header}"], "no rows"),
     (["train", "{header}", *TRAIN], "no rows"),
@@ -133,7 +140,7 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     (["sample", "{peer}"], "no prior over weights"),
     (["predict", "{model}", "--nonsense", "3"], "--nonsense"),
     (["nonsense"], "nonsense"),
-]  # fmt: skip
+]
 """Commands that no verb can follow, and what the message must have."""
 
 OTHERS = {

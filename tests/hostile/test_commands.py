@@ -1,4 +1,4 @@
-"""Every verb refuses bad commands with exit code 2 and a message in the words of the command line, and writes nothing."""
+"""Every verb refuses bad commands with exit code 2 and a message in its own words, and writes nothing."""
 
 import re
 
