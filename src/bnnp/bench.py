@@ -212,8 +212,10 @@ def run(names: list[str], plain: Path | None = None, repeats: int = 9, progress:
     unknown = [name for name in names if name not in SETTINGS]
     if unknown:
         raise ValueError(f"setting: got {', '.join(unknown)}, expected some of {', '.join(SETTINGS)}")
-    if plain is not None and not plain.is_file():
-        raise FileNotFoundError(f"plain: {plain} is not a file; expected the benchmarks/plain.py of the repository")
+    if plain is not None and not (plain.is_file() and plain.suffix == ".py"):
+        raise FileNotFoundError(
+            f"plain: {plain} is not a file of Python; expected the benchmarks/plain.py of the repository"
+        )
     jobs = [(name, ["library", "limit"], repeats) for name in names]
     jobs += [(name, ["library"], 2) for name in names]  # for the peak memory of the library alone
     if plain is not None:

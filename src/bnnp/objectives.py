@@ -13,6 +13,7 @@ from typing import Protocol
 
 import torch
 
+from bnnp._core.checks import check_count, check_flag, check_samples
 from bnnp._core.shapes import Float, Tensor
 from bnnp.models.estimates import Estimates, in_float64_where_needed
 from bnnp.tasks.task import SplitBatch
@@ -103,8 +104,8 @@ class Objective(abc.ABC):
     integrate: bool = True
 
     def __post_init__(self):
-        if self.num_samples < 1:
-            raise ValueError(f"num_samples: got {self.num_samples}, expected a positive number")
+        check_samples(self.num_samples)
+        check_flag("integrate", self.integrate)
 
     def __call__(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Terms:
         """The terms of the objective for a batch.
@@ -143,8 +144,8 @@ class _Predictive(Objective):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.group_size is not None and self.group_size < 1:
-            raise ValueError(f"group_size: got {self.group_size}, expected a positive number, or None for all targets")
+        if self.group_size is not None:
+            check_count("group_size", self.group_size, "whole number of targets, as in 4, or None for all targets")
 
     def _estimates(self, model: Model, batch: SplitBatch, generator: torch.Generator) -> Estimates:
         if self.group_size is not None and 1 < self.group_size < batch.target.x.shape[1]:

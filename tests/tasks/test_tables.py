@@ -128,7 +128,7 @@ def changed(**cells) -> pd.DataFrame:
     ("table", "arguments", "message"),
     [
         (long_table().iloc[:0], {}, "table: got no rows, expected at least one data set"),
-        (changed(time="n/a"), {}, r"column 'time': got 'n/a' at row 6 \(1 such cells\).*correct or remove this row"),
+        (changed(time="noon"), {}, r"column 'time': got 'noon' at row 6 \(1 such cells\).*correct or remove this row"),
         (changed(conc=np.nan), {}, "column 'conc': got nan at row 6.*give missing='drop'"),
         (changed(conc=np.inf), {}, "column 'conc': got inf at row 6.*correct or remove this row"),
         (changed(conc=-np.inf), {"missing": "drop"}, "column 'conc': got -inf at row 6.*correct or remove this row"),
@@ -162,9 +162,10 @@ def test_bad_tables_are_refused_with_column_and_cure(table, arguments, message):
 
 
 def test_row_numbers_are_those_of_the_file_also_after_dropping():
-    table = changed(time="n/a")
+    table = changed(time="noon")
     table.loc[0, "time"] = np.nan
-    with pytest.raises(ValueError, match="'n/a' at row 6"):
+    table.loc[1, "time"] = "n/a"
+    with pytest.raises(ValueError, match="'noon' at row 6"):
         from_table(table, task="subject", x="time", y="conc", missing="drop")
 
 
@@ -173,11 +174,19 @@ def test_row_numbers_are_those_of_the_file_also_after_dropping():
     [
         ("empty.csv", b"", "empty.csv: got an empty file, expected a table with a header"),
         ("header.csv", b"subject,time,conc\n", "table: got no rows"),
-        ("picture.png", b"\x89PNG\r\n\x1a\n\xff\xfe\x00\x00", "picture.png: expected a CSV or Parquet table"),
-        ("really_csv.parquet", b"subject,time,conc\na,1,2\n", "really_csv.parquet: expected a CSV or Parquet table"),
-        ("empty.parquet", b"", "empty.parquet: expected a CSV or Parquet table"),
-        ("ragged.csv", b"subject,time,conc\na,1,2\na,1,2,3,4\n", "ragged.csv: expected a CSV or Parquet table"),
-        ("semicolons.csv", b"subject;time;conc\na;1;2\n", "column 'subject': .* the table has subject;time;conc"),
+        (
+            "picture.png",
+            b"\x89PNG\r\n\x1a\n\xff\xfe\x00\x00",
+            "picture.png: got a file that ends in '.png', expected a table: .csv",
+        ),
+        (
+            "really_csv.parquet",
+            b"subject,time,conc\na,1,2\n",
+            "really_csv.parquet: expected a table of the kind .parquet",
+        ),
+        ("empty.parquet", b"", "empty.parquet: expected a table of the kind .parquet"),
+        ("ragged.csv", b"subject,time,conc\na,1,2\na,1,2,3,4\n", "ragged.csv: got 5 cells at row 3, expected 3"),
+        ("blanks.csv", b"subject time conc\na 1 2\n", "the table has subject time conc; .* separated by ' '"),
     ],
 )
 def test_bad_files_are_refused_by_name(name, content, message, tmp_path):

@@ -1,15 +1,29 @@
-"""The user's columns: their names, and the shift and scale between the user's numbers and the model's."""
+"""The user's columns: their names and ranges, and the shift and scale between the user's numbers and the model's."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import nn
 
-from bnnp._core.shapes import Float, Tensor
+from bnnp._core.arrays import as_columns
+from bnnp._core.ranges import Ranges
+from bnnp._core.shapes import Bool, Float, Tensor
+
+
+class ExtrapolationWarning(UserWarning):
+    """Some inputs of a prediction lie outside the range of the training inputs.
+
+    Example:
+        >>> issubclass(bnnp.prediction.ExtrapolationWarning, UserWarning)
+        True
+    """
 
 
 class Columns(nn.Module):
-    """Name, shift and scale of every column, taken from the training tasks and kept with the model.
+    """Name, shift, scale and range of every column, taken from the training tasks and kept with the model.
 
     The model works with mean 0 and variance 1; the user works in the user's own units. Shifts start at 0 and scales at
     1.
@@ -19,6 +33,12 @@ class Columns(nn.Module):
         out_size: Number of outputs of the network.
         x_names: Names of the input columns; `x0`, `x1`, ... where not given.
         y_names: Names of the output columns; `y0`, `y1`, ... where not given.
+
+    Attributes:
+        x_names: Names of the input columns.
+        y_names: Names of the output columns.
+        task_name: Name of the column that told the training tasks apart; None where there was none.
+        ranges: The smallest and the largest values of all columns in training; None where these are not known.
     """
 
     x_shift: Tensor
@@ -30,6 +50,8 @@ class Columns(nn.Module):
         super().__init__()
         self.x_names = list(x_names) or [f"x{i}" for i in range(in_size)]
         self.y_names = list(y_names) or [f"y{i}" for i in range(out_size)]
+        self.task_name: str | None = None
+        self.ranges: Ranges | None = None
         self.register_buffer("x_shift", torch.zeros(in_size))
         self.register_buffer("x_scale", torch.ones(in_size))
         self.register_buffer("y_shift", torch.zeros(out_size))
@@ -44,7 +66,8 @@ class Columns(nn.Module):
             include_y: Whether outputs are real values, which may be shifted and scaled.
 
         Raises:
-            ValueError: If a column has the same value in every row.
+            ValueError: If a column has the same value in every row, or its values are too large or too close together
+                for numbers of the model's precision.
         """
         for column, name in zip(torch.cat([x, y], dim=1).T, [*self.x_names, *self.y_names], strict=True):
             if column.min() == column.max():
@@ -52,11 +75,23 @@ class Columns(nn.Module):
                     f"column {name}: got the value {column[0].item():g} in every row, expected one that varies; "
                     "a constant column cannot be standardised and teaches nothing, so leave it out"
                 )
-        self.x_shift.copy_(x.mean(0))
-        self.x_scale.copy_(x.std(0))
+        self._set("x", self.x_names, x)
         if include_y:
-            self.y_shift.copy_(y.mean(0))
-            self.y_scale.copy_(y.std(0))
+            self._set("y", self.y_names, y)
+
+    def _set(self, which: str, names: Sequence[str], values: Tensor) -> None:
+        shift, scale = getattr(self, f"{which}_shift"), getattr(self, f"{which}_scale")
+        mean, spread = values.mean(0).to(shift), values.std(0).to(scale)
+        held = torch.isfinite(mean) & torch.isfinite(spread) & (spread > 0)
+        for name, column, fine in zip(names, values.T, held.tolist(), strict=True):
+            if not fine:
+                raise ValueError(
+                    f"column {name}: got values from {column.min().item():g} to {column.max().item():g}, whose mean "
+                    f"and standard deviation {str(shift.dtype).removeprefix('torch.')} cannot hold, expected values in "
+                    "units in which they are not so large or so close together; change the unit of this column"
+                )
+        shift.copy_(mean)
+        scale.copy_(spread)
 
     @staticmethod
     def of(
@@ -92,6 +127,117 @@ class Columns(nn.Module):
         """Whether the model sees the user's numbers unchanged."""
         shifts = bool(self.x_shift.any()) or bool(self.y_shift.any())
         return not shifts and bool((self.x_scale == 1).all()) and bool((self.y_scale == 1).all())
+
+    def inputs(self, x: ArrayLike | Tensor, name: str = "x") -> Float[Tensor, "points x"]:
+        """A user's inputs as checked numbers, in the user's units.
+
+        Args:
+            x: Inputs (points, in). The columns of a data frame are put into the order of training.
+            name: What they are, for errors.
+
+        Raises:
+            ValueError: If these are not the columns of training, or numbers that the model can hold.
+        """
+        values = as_columns(x, name, len(self.x_names), () if self._unnamed("x") else self.x_names)
+        self.check_size(values.to(self.x_shift.device), "x", name)
+        return values
+
+    def outputs(self, y: ArrayLike | Tensor, *, real_valued: bool, name: str = "y") -> Float[Tensor, "points y"]:
+        """A user's outputs as checked numbers, in the user's units.
+
+        Args:
+            y: Outputs (points, out). The columns of a data frame are put into the order of training.
+            real_valued: Whether outputs are shifted and scaled.
+            name: What they are, for errors.
+
+        Raises:
+            ValueError: If these are not the columns of training, or numbers that the model can hold.
+        """
+        values = as_columns(y, name, len(self.y_names), () if self._unnamed("y") else self.y_names)
+        if real_valued:
+            self.check_size(values.to(self.y_shift.device), "y", name)
+        return values
+
+    def check_size(
+        self, values: Float[Tensor, "points columns"], which: str, name: str, rows: Sequence[int] | None = None
+    ) -> None:
+        """Refuse numbers whose fourth power, in the model's units, overflows in the model's precision.
+
+        Args:
+            values: The numbers, in the user's units.
+            which: "x" or "y".
+            name: What they are, for the error.
+            rows: Numbers of the rows, for the error; 0, 1, ... if None.
+
+        Raises:
+            ValueError: If there is such a number; the message names its row and column.
+        """
+        names = self.x_names if which == "x" else self.y_names
+        standardised = self.standardise_x(values) if which == "x" else self.standardise_y(values)
+        largest = torch.finfo(self.x_shift.dtype).max ** 0.25
+        bad = (~(standardised.abs() <= largest)).nonzero()
+        if len(bad):
+            row, column = bad[0].tolist()
+            raise ValueError(
+                f"{name}: got {values[row, column].item():g} at row {row if rows is None else rows[row]}, column "
+                f"{names[column]!r}, expected numbers that are not so far from those of training: in the model's units "
+                f"it is {standardised[row, column].item():.2g}, and the model holds numbers up to {largest:.2g}; "
+                "correct or remove this row"
+            )
+
+    def outside(self, x: ArrayLike | Tensor) -> Bool[Tensor, "points"]:
+        """Which inputs lie outside the range of the training inputs. None does if that range is not known.
+
+        Args:
+            x: Inputs (points, in), in the user's units.
+
+        Returns:
+            One value per point.
+
+        Example:
+            >>> trained = bnnp.load("zoo:sawtooth")
+            >>> trained.columns.outside([0.0, 3.0]).tolist()
+            [False, True]
+        """
+        values = self.inputs(x)
+        return torch.zeros(len(values), dtype=torch.bool) if self.ranges is None else self.ranges.outside(values)
+
+    def warn_outside(self, x: Float[Tensor, "points x"]) -> None:
+        """Warn if an input lies outside the range of the training inputs."""
+        if self.ranges is not None and bool(self.ranges.outside(x).any()):
+            warnings.warn(
+                f"x: some inputs lie outside the range of the training inputs ({self.ranges.of_inputs(self.x_names)}); "
+                "predictions there may be wrong however small their std is; model.columns.outside(x) says which",
+                ExtrapolationWarning,
+                stacklevel=4,
+            )
+
+    def record(self) -> dict[str, Any]:
+        """Names and ranges as plain values, for a file."""
+        record: dict[str, Any] = {"x": self.x_names, "y": self.y_names}
+        if self.task_name is not None:
+            record["task"] = self.task_name
+        if self.ranges is not None:
+            record["ranges"] = self.ranges.record()
+        return record
+
+    def take_record(self, record: Mapping[str, Any]) -> None:
+        """Take over what `record` gave; files of earlier versions have the names only.
+
+        Raises:
+            ValueError: If the names or ranges do not fit the model.
+        """
+        names = {which: [str(name) for name in record[which]] for which in ("x", "y")}
+        if [len(names["x"]), len(names["y"])] != [len(self.x_names), len(self.y_names)]:
+            raise ValueError("names of columns do not fit the model")
+        self.x_names, self.y_names = names["x"], names["y"]
+        self.task_name = str(record["task"]) if "task" in record else None
+        if "ranges" in record:
+            self.ranges = Ranges.of_record(record["ranges"], len(self.x_names), len(self.y_names))
+
+    def _unnamed(self, which: str) -> bool:
+        names = self.x_names if which == "x" else self.y_names
+        return names == [f"{which}{i}" for i in range(len(names))]
 
     def standardise_x(self, x: Float[Tensor, "*batch x"]) -> Float[Tensor, "*batch x"]:
         """The user's inputs as the model sees them."""

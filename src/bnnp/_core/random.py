@@ -18,6 +18,8 @@ def as_generator(seed: Seed, device: torch.device | str = "cpu") -> torch.Genera
         return seed
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise ValueError(f"seed: got {seed!r}, expected an int or a torch.Generator")
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed: got {seed!r}, expected an int of at most 64 bits, as in 0")
     return torch.Generator(device).manual_seed(int(seed))
 
 

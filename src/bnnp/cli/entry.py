@@ -1,6 +1,7 @@
 """The command `bnnp`: all verbs, in the order in which its help shows them."""
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -9,13 +10,14 @@ import bnnp
 from bnnp.cli.evaluate import evaluate
 from bnnp.cli.experiment import experiment
 from bnnp.cli.info import info
+from bnnp.cli.messages import show_error, show_warning
 from bnnp.cli.predict import infer, predict
 from bnnp.cli.sample import sample
 from bnnp.cli.showcase import bench, demo
 from bnnp.cli.train import train
-from bnnp.training import TrainingDiverged
 
 MISUSE = 2
+DEBUG = "--debug"
 VERBS = (demo, train, predict, infer, evaluate, sample, experiment, bench, info)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
@@ -24,14 +26,16 @@ for verb in VERBS:
 
 
 def main() -> None:
-    """Entry point. Wrong input ends with a message and exit code 2."""
-    try:
-        app()
-    except (ValueError, OSError, ImportError, TrainingDiverged) as error:
-        from rich.console import Console
-
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", style="bold red", markup=False)
-        sys.exit(MISUSE)
+    """Entry point. Whatever fails ends with a message and exit code 2; `--debug`, anywhere, shows the traceback."""
+    words = sys.argv[1:]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = show_warning
+        try:
+            app([word for word in words if word != DEBUG])
+        except Exception as error:  # no traceback reaches a user who did not ask for it
+            show_error(error, debug=DEBUG in words)
+            sys.exit(MISUSE)
 
 
 def _show_version(asked: bool) -> None:
@@ -45,6 +49,7 @@ def before_all_verbs(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version, and end.")
     ] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error; may stand anywhere.")] = False,
 ) -> None:
     """Meta-learn a prior over the weights of a neural network, and predict new data sets with it.
 

@@ -7,24 +7,29 @@ import typer
 
 import bnnp
 from bnnp._core.files import write_atomically
+from bnnp.cli.given import refuse
 from bnnp.cli.options import (
     DATA,
     INFERENCE,
     ContextShare,
+    Decimal,
+    Delimiter,
     DropMissing,
     ModelFile,
     OutJson,
     PosteriorSamples,
     Seed,
+    SkipSmall,
     TaskColumn,
 )
+from bnnp.cli.reading import READING, Reading
 from bnnp.cli.words import pair, print_files, print_table
 from bnnp.models import MetaLearner
 from bnnp.tasks.datasets.registry import SOURCES, TESTS, source_named
-from bnnp.tasks.source import TaskSource
-from bnnp.tasks.tables import from_table
+from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.tables import check_out
 
-Table = Annotated[Path | None, typer.Argument(help="Test data sets as a long table, CSV or Parquet.")]
+Table = Annotated[Path | None, typer.Argument(help="Test data sets as a long table: CSV, TSV, Excel or Parquet.")]
 Role = Annotated[
     str | None,
     typer.Option("--role", help="Column that says context or target; else splits are random.", rich_help_panel=DATA),
@@ -40,6 +45,7 @@ Noise = Annotated[
 
 
 def evaluate(
+    context: typer.Context,
     model: ModelFile,
     table: Table = None,
     task: TaskColumn = None,
@@ -47,6 +53,9 @@ def evaluate(
     source: TestSource = None,
     context_share: ContextShare = "0.1,0.5",
     drop_missing: DropMissing = False,
+    skip_small: SkipSmall = False,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
     noise: Noise = None,
     samples: PosteriorSamples = None,
     out: OutJson = None,
@@ -56,8 +65,17 @@ def evaluate(
 
     Example: bnnp evaluate zoo:sawtooth --source sawtooth-tests
     """
+    if source is not None and table is not None:
+        raise ValueError("--source: got it beside a table, expected one of them; leave one of them out")
+    if source is not None:
+        refuse(context, ("task", "role", *READING), "--source", "no table is read")
+    if out is not None:
+        check_out(out, (".json",), [table])
     loaded = bnnp.load(model)
-    tasks = _test_tasks(loaded, table, source, task, role, drop_missing)
+    reading = Reading(delimiter, decimal, drop_missing, skip_small)
+    tasks = _test_tasks(loaded, table, reading, task, role) if source is None else _known_tasks(source)
+    if isinstance(tasks, Collection) and tasks.splits:
+        refuse(context, ("context_share",), "data with fixed contexts", "contexts are as they are")
     share = pair(context_share, "context-share")
     scores = bnnp.evaluate(loaded, tasks, num_samples=samples, context_share=share, noise=noise, seed=seed)
     print_table(scores.table(), f"{model}, {len(scores.per_task)} data sets")
@@ -65,13 +83,15 @@ def evaluate(
         print_files([write_atomically(out, scores.to_json())])
 
 
+def _known_tasks(source: str) -> TaskSource:
+    return source_named(source, {**TESTS, **SOURCES})
+
+
 def _test_tasks(
-    model: MetaLearner, table: Path | None, source: str | None, task: str | None, role: str | None, drop: bool
+    model: MetaLearner, table: Path | None, reading: Reading, task: str | None, role: str | None
 ) -> TaskSource:
-    if source is not None:
-        return source_named(source, {**TESTS, **SOURCES})
+    """The data sets of a table; the column that tells them apart is that of training, if none is named."""
+    task = model.columns.task_name if task is None else task
     if table is None or task is None:
-        raise ValueError("evaluate: give a table with --task, or --source")
-    missing = "drop" if drop else "error"
-    x, y = model.columns.x_names, model.columns.y_names
-    return from_table(table, task=task, x=x, y=y, role=role, missing=missing)
+        raise ValueError("evaluate: got no test data, expected a table with --task COLUMN, or --source NAME")
+    return reading.tasks(table, task=task, x=model.columns.x_names, y=model.columns.y_names, role=role)

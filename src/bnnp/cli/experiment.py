@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 
+from bnnp._core.checks import check_choice
 from bnnp.cli.options import OUTPUT, Quiet
 from bnnp.cli.words import print_files
 
 FOLDER_VARIABLE = "BNNP_EXPERIMENTS"
 RUNS = "Runs"
+BACKENDS = ("loky", "threading", "multiprocessing", "sequential", "dask", "ray")
 
 Name = Annotated[str, typer.Argument(help="An experiment of the paper: a folder of experiments/.")]
 Scale = Annotated[
@@ -43,6 +45,9 @@ def experiment(
 
     Example: bnnp experiment posterior_quality --scale small --workers 2
     """
+    if workers == 0:
+        raise ValueError("workers: got 0, expected a number of runs side by side, as in 2, or -1 for all processors")
+    check_choice("backend", backend, BACKENDS)
     folder = experiments_folder()
     outcome = load_harness(folder).perform(
         folder, name, scale, out, workers=workers, backend=backend, only=only, progress=not quiet

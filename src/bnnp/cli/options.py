@@ -21,7 +21,25 @@ Source = Annotated[
 DropMissing = Annotated[
     bool, typer.Option("--drop-missing", help="Leave out rows with empty cells.", rich_help_panel=DATA)
 ]
-Context = Annotated[Path, typer.Option(help="Known points of the new data set, CSV or Parquet.", rich_help_panel=DATA)]
+SkipSmall = Annotated[
+    bool,
+    typer.Option("--skip-small", help="Leave out data sets with fewer than 2 points.", rich_help_panel=DATA),
+]
+SkipUnknown = Annotated[
+    bool,
+    typer.Option("--skip-small", help="Leave out data sets without known points.", rich_help_panel=DATA),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option("--delimiter", help="What separates columns of text; found out by default.", rich_help_panel=DATA),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option("--decimal", help="Decimal mark of numbers in text; found out by default.", rich_help_panel=DATA),
+]
+Context = Annotated[
+    Path, typer.Option(help="Known points of the new data set: CSV, TSV, Excel or Parquet.", rich_help_panel=DATA)
+]
 ContextShare = Annotated[str, typer.Option(help="Range of the share of points given as context.", rich_help_panel=DATA)]
 
 PosteriorSamples = Annotated[
@@ -32,6 +50,9 @@ PosteriorSamples = Annotated[
 ]
 
 Out = Annotated[Path, typer.Option("--out", help="Where to write.", rich_help_panel=OUTPUT)]
+OutTable = Annotated[
+    Path, typer.Option("--out", help="Where to write: .csv, .tsv or .parquet.", rich_help_panel=OUTPUT)
+]
 OutJson = Annotated[Path | None, typer.Option("--out", help="Write the numbers here, as JSON.", rich_help_panel=OUTPUT)]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.", rich_help_panel=OUTPUT)]

@@ -8,9 +8,11 @@ import typer
 
 from bnnp import bench as benchmark
 from bnnp import demo as demonstration
+from bnnp._core.checks import check_count
 from bnnp._core.files import write_atomically
 from bnnp.cli.options import TRAINING, Out, OutJson, Quiet, Seed
-from bnnp.cli.words import print_files, print_table
+from bnnp.cli.words import folder_for_results, print_files, print_table
+from bnnp.tasks.tables import check_out
 
 MEASUREMENT = "Measurement"
 
@@ -33,7 +35,9 @@ def demo(steps: Steps = demonstration.STEPS, out: Out = Path("demo"), seed: Seed
 
     Example: bnnp demo --out demo
     """
-    result = demonstration.run(out, steps=steps, progress=not quiet, seed=seed)
+    check_count("steps", steps, "whole number, as in 1500")
+    with folder_for_results(out):
+        result = demonstration.run(out, steps=steps, progress=not quiet, seed=seed)
     print_table(result.table(), "The paper's 16 sawtooth test sets (higher lppd, lower error is better)")
     print_files(result.files)
 
@@ -49,6 +53,8 @@ def bench(
 
     Example: bnnp bench --setting a --setting b
     """
+    if out is not None:
+        check_out(out, (".json",))
     names = setting or list(benchmark.SETTINGS)
     measurements = benchmark.run(names, plain, repeats, progress=not quiet)
     for name in names:

@@ -11,9 +11,25 @@ import typer
 
 import bnnp
 from bnnp import plots
-from bnnp.cli.options import DATA, MODEL, TRAINING, ContextShare, DropMissing, Out, Quiet, Seed, Source, TaskColumn
+from bnnp.cli.given import refuse
+from bnnp.cli.options import (
+    DATA,
+    MODEL,
+    TRAINING,
+    ContextShare,
+    Decimal,
+    Delimiter,
+    DropMissing,
+    Out,
+    Quiet,
+    Seed,
+    SkipSmall,
+    Source,
+    TaskColumn,
+)
+from bnnp.cli.reading import READING, Reading
 from bnnp.cli.signals import INTERRUPTED
-from bnnp.cli.words import numbers, pair, print_files
+from bnnp.cli.words import folder_for_results, numbers, pair, print_files
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.bernoulli import Bernoulli
 from bnnp.likelihoods.categorical import Categorical
@@ -24,10 +40,9 @@ from bnnp.models.bnnp import BNNP
 from bnnp.neural_processes import PEERS
 from bnnp.tasks.datasets.registry import SOURCES, source_named
 from bnnp.tasks.source import Collection, TaskSource
-from bnnp.tasks.tables import from_table
 from bnnp.training import FitResult
 
-Table = Annotated[Path | None, typer.Argument(help="A long table, CSV or Parquet: one row per point.")]
+Table = Annotated[Path | None, typer.Argument(help="A long table, CSV, TSV, Excel or Parquet: one row per point.")]
 XColumns = Annotated[
     list[str] | None, typer.Option("--x", help="Input column; repeat for several.", rich_help_panel=DATA)
 ]
@@ -84,12 +99,16 @@ PriorLrMultiplier = Annotated[
 
 
 def train(
+    context: typer.Context,
     table: Table = None,
     task: TaskColumn = None,
     x: XColumns = None,
     y: YColumns = None,
     source: Source = None,
     drop_missing: DropMissing = False,
+    skip_small: SkipSmall = False,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
     context_share: ContextShare = "0.1,0.5",
     model: Kind = "bnnp",
     hidden: Hidden = "64,64",
@@ -114,7 +133,9 @@ def train(
 
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """
-    tasks = _training_tasks(table, source, task, x, y, drop_missing)
+    _check_options(context, source, model, likelihood)
+    reading = Reading(delimiter, decimal, drop_missing, skip_small)
+    tasks = _training_tasks(table, source, task, x, y, reading)
     chosen = _Model(model, hidden, activation, prior, learnability, likelihood, noise, max_noise)
     learner = chosen.learner(tasks, seed)
     training = _Training(
@@ -141,7 +162,7 @@ class _Model:
     max_noise: float | None
 
     def learner(self, tasks: TaskSource, seed: int) -> MetaLearner:
-        kind = self.likelihood or ("gaussian" if self.kind == "bnnp" else "heteroscedastic")
+        kind = _kind_of_likelihood(self.kind, self.likelihood)
         likelihood, outputs = _likelihood(kind, self.noise, self.max_noise, tasks)
         sizes = numbers(self.hidden, int, "hidden")
         if self.kind == "bnnp":
@@ -169,27 +190,51 @@ class _Training:
 
     def fit(self, learner: MetaLearner, tasks: TaskSource, out: Path, seed: int, *, progress: bool) -> FitResult:
         objective = bnnp.objectives.PPAVI if isinstance(learner, BNNP) else bnnp.objectives.NPML
-        return bnnp.fit(
-            learner,
-            tasks,
-            objective=None if self.samples is None else objective(self.samples),
-            steps=self.steps,
-            batch_size=self.batch_size,
-            context_share=pair(self.context_share, "context-share"),
-            settings=bnnp.FitSettings(
-                learning_rate=pair(self.learning_rate, "learning-rate"),
-                prior_lr_multiplier=self.prior_lr_multiplier,
-                clip_norm=self.clip_norm,
-                prior_start=self.prior_start,
-            ),
-            checkpoint=out,
-            progress=progress,
-            seed=seed,
-        )
+        with folder_for_results(out):
+            return bnnp.fit(
+                learner,
+                tasks,
+                objective=None if self.samples is None else objective(self.samples),
+                steps=self.steps,
+                batch_size=self.batch_size,
+                context_share=pair(self.context_share, "context-share"),
+                settings=bnnp.FitSettings(
+                    learning_rate=pair(self.learning_rate, "learning-rate"),
+                    prior_lr_multiplier=self.prior_lr_multiplier,
+                    clip_norm=self.clip_norm,
+                    prior_start=self.prior_start,
+                ),
+                checkpoint=out,
+                progress=progress,
+                seed=seed,
+            )
+
+
+def _check_options(context: typer.Context, source: str | None, model: str, likelihood: str | None) -> None:
+    """Refuse options that have no effect beside others."""
+    if source is not None:
+        refuse(context, ("task", "x", "y", *READING), "--source", "no table is read")
+    if model != "bnnp":
+        reason = "a neural process has no prior over weights"
+        refuse(context, ("prior", "prior_start", "learnability", "prior_lr_multiplier"), f"--model {model}", reason)
+    kind = _kind_of_likelihood(model, likelihood)
+    if kind != "gaussian":
+        refuse(context, ("noise", "max_noise"), f"--likelihood {kind}", "it has no noise of its own")
+
+
+def _kind_of_likelihood(model: str, likelihood: str | None) -> str:
+    if likelihood is not None:
+        return likelihood
+    return "gaussian" if model == "bnnp" else "heteroscedastic"
 
 
 def _training_tasks(
-    table: Path | None, source: str | None, task: str | None, x: list[str] | None, y: list[str] | None, drop: bool
+    table: Path | None,
+    source: str | None,
+    task: str | None,
+    x: list[str] | None,
+    y: list[str] | None,
+    reading: Reading,
 ) -> TaskSource:
     if (table is None) == (source is None):
         raise ValueError(
@@ -200,7 +245,7 @@ def _training_tasks(
     assert table is not None
     if task is None or not x or not y:
         raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
-    return from_table(table, task=task, x=x, y=y, missing="drop" if drop else "error")
+    return reading.tasks(table, task=task, x=x, y=y)
 
 
 def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:

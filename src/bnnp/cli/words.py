@@ -1,8 +1,11 @@
 """Turns the words of a command line into the library's objects, and results into printed lines."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bnnp._core.files import write_atomically
 from bnnp.models import MetaLearner
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ def numbers(text: str, kind: type, name: str) -> list:
         ValueError: If a part is not a number.
     """
     try:
-        return [kind(part) for part in text.split(",") if part.strip()]
+        return [kind(part) for part in text.split(",")] if text.strip() else []
     except ValueError:
         raise ValueError(f"--{name}: got {text!r}, expected numbers with commas between them") from None
 
@@ -52,6 +55,19 @@ def with_prior(model: MetaLearner, verb: str) -> Any:
         name = type(model).__name__
         raise ValueError(f"{verb}: {name} models have no prior over weights; give a BNNP, or use `bnnp predict`")
     return model
+
+
+@contextmanager
+def folder_for_results(folder: Path) -> Iterator[None]:
+    """Find out now whether a folder can be written to; remove it again if nothing is written to it after all."""
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    write_atomically(folder / "model.bnnp.tmp", b"").unlink()
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # not empty
+            for place in new:
+                place.rmdir()
 
 
 def print_table(frame: "pd.DataFrame", title: str) -> None:

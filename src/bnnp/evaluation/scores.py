@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from bnnp._core.checks import check_count, check_positive, check_samples
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.show import Shown
 from bnnp._core.threads import in_parallel
@@ -148,9 +149,13 @@ def evaluate(
     """
     import pandas as pd
 
-    for name, value in (("num_samples", num_samples), ("num_tasks", num_tasks)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name}: got {value}, expected a positive number")
+    if not hasattr(model, "condition"):
+        raise ValueError(f"model: got {model!r}, expected a model, as bnnp.BNNP(in_size=1, out_size=1)")
+    if num_samples is not None:
+        check_samples(num_samples)
+    if noise is not None:
+        check_positive("noise", noise, "as in 0.1")
+    check_count("num_tasks", num_tasks, "whole number of tasks, as in 64")
     number = as_integer(seed)
     splits = _splits(tasks, num_tasks, context_share, context_count, child(number, _SPLIT))
     rows = in_parallel(lambda i: _score_one(model, splits[i], num_samples, noise, (number, i)), range(len(splits)))
@@ -180,10 +185,10 @@ def _splits(
     tasks: TaskSource | Sequence[Split], num_tasks: int, share: Any, count: Any, generator: torch.Generator
 ) -> Sequence[Split]:
     if not isinstance(tasks, TaskSource):
+        if not isinstance(tasks, Sequence) or not all(isinstance(split, Split) for split in tasks):
+            raise ValueError("tasks: expected a task source, or a list of bnnp.tasks.Split(context, target)")
         if len(tasks) == 0:
             raise ValueError("tasks: got none, expected at least one")
-        if not all(isinstance(split, Split) for split in tasks):
-            raise ValueError("tasks: expected a task source, or a list of bnnp.tasks.Split(context, target)")
         return tasks
     if isinstance(tasks, Collection):
         if tasks.splits:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from bnnp._core.checks import check_count, check_fields, is_number
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.target import Target
 
@@ -43,13 +44,12 @@ class Effort:
     climb: int = 0
 
     def __post_init__(self):
-        for name, least in (("elbo_samples", 1), ("chains", 1), ("warmup", 0), ("thin", 1), ("climb", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least {least}")
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"steps: got {self.steps}, expected at least 1, or None for the method's own number")
-        if not all(rate > 0 for rate in self.learning_rate):
-            raise ValueError(f"learning_rate: got {self.learning_rate}, expected two positive numbers, first and last")
+        check_fields(self, warmup=0, climb=0)
+        if self.steps is not None:
+            check_count("steps", self.steps, "whole number, as in 1000, or None for the method's own number")
+        rates = self.learning_rate
+        if not (isinstance(rates, tuple | list) and len(rates) == 2 and all(is_number(r) and r > 0 for r in rates)):
+            raise ValueError(f"learning_rate: got {rates!r}, expected two positive numbers, first and last")
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,10 +2,12 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, TypedDict, Unpack, overload
 
 from numpy.typing import ArrayLike
 
+from bnnp._core.checks import check_choice, check_flag, check_samples
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.shapes import Tensor
@@ -131,6 +133,11 @@ def infer(
         3
     """
     *network, x, y = positional(subject, data, "x, y")
+    unknown = sorted(effort.keys() - {field.name for field in fields(Effort)})
+    if unknown:
+        raise ValueError(
+            f"infer: got the option {unknown[0]!r}, expected fields of bnnp.inference.Effort, as in steps=10"
+        )
     whose, work = Subject.of(subject, network, likelihood), Effort(**effort)
     (posterior,) = _infer_many(whose, [(x, y)], method, num_samples, work, whitened, seed, progress)
     return posterior
@@ -204,8 +211,9 @@ def _infer_many(
     progress: bool,
 ) -> list[InferredPosterior]:
     choice = _method(method)
-    if num_samples < 1:
-        raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
+    check_samples(num_samples)
+    check_flag("whitened", whitened)
+    check_flag("progress", progress)
     number = as_integer(seed)
     prior, network = subject.prior, subject.network
     target = Target.of(prior, network, data_sets, subject.likelihood, whitened and choice.whitened)
@@ -235,8 +243,7 @@ def _warn(diagnostics: Sequence[Diagnostics]) -> None:
 
 
 def _method(method: str | Method) -> Method:
-    if not isinstance(method, str):
+    if isinstance(method, Method):
         return method
-    if method not in METHODS:
-        raise ValueError(f"method: got {method!r}, expected one of {', '.join(METHODS)}")
+    check_choice("method", method, METHODS)
     return METHODS[method]

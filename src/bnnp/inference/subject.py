@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.base import Likelihood, checked_likelihood
 from bnnp.models.amortised import AmortisedModel
 from bnnp.models.base import MetaLearner
 from bnnp.networks.base import AnyNetwork
@@ -36,6 +36,7 @@ class Subject:
                 "likelihood: got nothing beside a prior, expected one such as likelihood=bnnp.Gaussian(0.1); a trained "
                 "model brings its own: bnnp.infer(model, x, y)"
             )
+        checked_likelihood(likelihood)
         subject.check_fits(network[0])
         return Subject(subject, network[0], likelihood)
 

@@ -21,6 +21,7 @@ from bnnp.networks.base import AnyNetwork
 from bnnp.networks.perceptron import Network
 from bnnp.numerics.gaussian import UnitPrior, log_prior, unit_products
 from bnnp.priors.base import Prior
+from bnnp.tasks.source import as_pairs
 from bnnp.tasks.task import Task, TaskBatch
 
 LOG_TWO_PI = math.log(2 * math.pi)
@@ -261,13 +262,10 @@ class Density(Protocol):
 
 def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_sets: Sequence) -> TaskBatch:
     """The data sets as a padded batch in the units of the model."""
-    if len(data_sets) == 0:
-        raise ValueError("data_sets: got none, expected at least one pair (x, y)")
     y_size = likelihood.y_size(network.sizes[-1])
     tasks = []
-    for data in data_sets:
-        x, y = (data.x, data.y) if isinstance(data, Task) else data
-        inputs, outputs = as_columns(x, "x", network.sizes[0]), as_columns(y, "y", y_size)
+    for x, y in as_pairs(data_sets):
+        inputs, outputs = prior.view.columns.inputs(x), as_columns(y, "y", y_size)
         if len(inputs) != len(outputs):
             raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
         likelihood.check(outputs)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from bnnp._core.checks import check_fields, check_sizes
 from bnnp._core.shapes import Bool, Float, Tensor
 
 MIN_PSEUDO_NOISE = 1e-3
@@ -66,10 +67,9 @@ class Encoders(abc.ABC):
     pointwise: ClassVar[bool]
 
     def __post_init__(self):
-        if not self.min_pseudo_noise > 0:
-            raise ValueError(f"min_pseudo_noise: got {self.min_pseudo_noise}, expected a positive number")
+        check_fields(self)
         if self.hidden is not None:
-            object.__setattr__(self, "hidden", tuple(self.hidden))
+            object.__setattr__(self, "hidden", check_sizes("hidden", self.hidden))
 
     @abc.abstractmethod
     def encoder(

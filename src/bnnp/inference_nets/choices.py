@@ -24,7 +24,7 @@ class Pointwise(Encoders):
         min_pseudo_noise: Lower bound of every predicted noise.
 
     Raises:
-        ValueError: If `min_pseudo_noise` is not positive.
+        ValueError: If a choice is not as described.
 
     Example:
         >>> model = bnnp.BNNP(1, 1, hidden=(8, 8), inference=bnnp.Pointwise(hidden=(4,)))
@@ -52,7 +52,7 @@ class Attentive(Encoders):
         heads: Heads of attention.
 
     Raises:
-        ValueError: If `min_pseudo_noise` is not positive.
+        ValueError: If a choice is not as described.
 
     Example:
         >>> model = bnnp.AttBNNP(1, 1, hidden=(8, 8), inference=bnnp.Attentive(hidden=(8,), heads=2))

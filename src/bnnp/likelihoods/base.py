@@ -5,6 +5,7 @@ import abc
 import torch
 from torch import nn
 
+from bnnp._core.checks import check_kind
 from bnnp._core.shapes import Float, Tensor
 
 
@@ -71,3 +72,9 @@ class Likelihood(nn.Module, abc.ABC):
     @abc.abstractmethod
     def config(self) -> dict:
         """Constructor arguments, for saving."""
+
+
+def checked_likelihood(likelihood: Likelihood) -> Likelihood:
+    """What a user gave as a likelihood, or a `ValueError` if it is none."""
+    check_kind("likelihood", likelihood, Likelihood, "an object such as bnnp.Gaussian(0.1)")
+    return likelihood

@@ -3,6 +3,7 @@
 import torch
 from torch.nn import functional
 
+from bnnp._core.checks import check_count
 from bnnp._core.shapes import Tensor
 from bnnp.likelihoods.base import Likelihood
 
@@ -27,6 +28,7 @@ class Categorical(Likelihood):
 
     def __init__(self, num_classes: int):
         super().__init__()
+        check_count("num_classes", num_classes, "whole number of classes, as in 3")
         if num_classes < 2:
             raise ValueError(f"num_classes: got {num_classes}, expected at least 2")
         self.num_classes = num_classes

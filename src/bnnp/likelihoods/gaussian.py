@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from bnnp._core.checks import check_flag, is_number
 from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood
@@ -36,10 +37,9 @@ class Gaussian(Likelihood):
 
     def __init__(self, noise: float | Sequence[float] = 0.1, *, learnable: bool = True, max_noise: float | None = None):
         super().__init__()
-        start = torch.as_tensor(noise, dtype=torch.float64).reshape(-1)
-        if len(start) == 0 or not bool((torch.isfinite(start) & (start > 0)).all()):
-            raise ValueError(f"noise: got {noise}, expected a positive number, or one per output")
-        if max_noise is not None and float(start.max()) >= max_noise:
+        check_flag("learnable", learnable)
+        start = _positive(noise)
+        if max_noise is not None and not (is_number(max_noise) and float(start.max()) < max_noise):
             raise ValueError(f"max_noise: got {max_noise}, expected more than the noise, {float(start.max()):g}")
         self.start = start.tolist()
         self.max_noise = max_noise
@@ -110,3 +110,13 @@ class Gaussian(Likelihood):
             "learnable": self.learnable,
             "max_noise": self.max_noise,
         }
+
+
+def _positive(noise: float | Sequence[float]) -> Float[Tensor, "values"]:
+    try:
+        start = torch.as_tensor(noise, dtype=torch.float64).reshape(-1)
+    except (TypeError, ValueError, RuntimeError):
+        start = torch.zeros(0)
+    if isinstance(noise, bool) or len(start) == 0 or not bool((torch.isfinite(start) & (start > 0)).all()):
+        raise ValueError(f"noise: got {noise!r}, expected a positive number, or one per output")
+    return start

@@ -9,11 +9,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator
 
+from bnnp._core.checks import check_samples
 from bnnp._core.random import Seed, as_integer
 from bnnp._core.shapes import Tensor
 from bnnp._core.threads import in_parallel
 from bnnp.models import enough, streaming
-from bnnp.models.base import check_num_samples
 from bnnp.models.draws import Draws, in_canonical_order, sample_chunks
 from bnnp.models.estimates import Integrated, Sampled
 from bnnp.models.inferring import InferredWeights, InferringModel
@@ -68,7 +68,7 @@ class AmortisedModel(InferringModel):
         """
         number = as_integer(seed)
         if num_samples is not None:
-            check_num_samples(num_samples)
+            check_samples(num_samples)
         if chunk_size is not None:
             sampler = streaming.sampler(self, x, y, number, chunk_size, progress)
         elif y is None:

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, nn
 
-from bnnp._core.arrays import as_columns
+from bnnp._core.checks import check_count
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
@@ -44,6 +44,8 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
 
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood):
         super().__init__()
+        check_count("in_size", in_size, "whole number of input columns, as in 1")
+        check_count("out_size", out_size, "whole number of outputs, as in 1")
         self.in_size = in_size
         self.likelihood = likelihood.for_outputs(likelihood.numbers_an_output * out_size)
         self.y_size = self.likelihood.y_size(likelihood.numbers_an_output * out_size)
@@ -130,7 +132,8 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
         Raises:
             ValueError: If the columns or the numbers of points do not fit.
         """
-        inputs, outputs = as_columns(x, "x", self.in_size), as_columns(y, "y", self.y_size)
+        inputs = self.columns.inputs(x)
+        outputs = self.columns.outputs(y, real_valued=self.likelihood.real_valued)
         if len(inputs) != len(outputs):
             raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
         self.likelihood.check(outputs)
@@ -211,14 +214,8 @@ def model_header(model: MetaLearner) -> dict[str, Any]:
         "class": type(model).__name__,
         "config": config,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "columns": {"x": model.columns.x_names, "y": model.columns.y_names},
+        "columns": model.columns.record(),
     }
     if model.weight_prior is not None:
         header["prior_learnability"] = model.weight_prior.learnability
     return header
-
-
-def check_num_samples(num_samples: int) -> None:
-    """Refuse a number of samples that is not positive."""
-    if num_samples < 1:
-        raise ValueError(f"num_samples: got {num_samples}, expected a positive number")

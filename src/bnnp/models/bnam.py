@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 import torch
 
+from bnnp._core.checks import check_count, check_fields, check_kind
 from bnnp._core.random import Seed, as_generator
 from bnnp.inference_nets.base import Encoders
 from bnnp.inference_nets.choices import chosen
@@ -25,6 +26,9 @@ class Transformer:
         heads: Heads of each block; they divide the width.
         mlp: Hidden units of a block's perceptron; `width` by default.
 
+    Raises:
+        ValueError: If a number is not positive.
+
     Example:
         >>> bnnp.Transformer(width=32, blocks=2)
         Transformer(width=32, blocks=2, heads=4, mlp=32)
@@ -38,6 +42,8 @@ class Transformer:
     def __post_init__(self):
         if self.mlp is None:
             object.__setattr__(self, "mlp", self.width)
+        check_fields(self)
+        check_count("mlp", self.mlp, "whole number of units, as in 32")
 
 
 class BNAM(AmortisedModel):
@@ -86,7 +92,11 @@ class BNAM(AmortisedModel):
         dtype: torch.dtype = torch.float32,
         seed: Seed = 0,
     ):
-        sizes = asdict(Transformer() if transformer is None else transformer)
+        transformer = Transformer() if transformer is None else transformer
+        check_kind("transformer", transformer, Transformer, "its size, as bnnp.Transformer(width=32)")
+        check_count("in_size", in_size, "whole number of input columns, as in 1")
+        check_count("out_size", out_size, "whole number of outputs, as in 1")
+        sizes = asdict(transformer)
         own = chosen(inference)
         own = own if own.hidden is not None else replace(own, hidden=(sizes["width"], sizes["width"]))
         network = AttentionNetwork(in_size, out_size, **sizes, activation=activation)

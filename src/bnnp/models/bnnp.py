@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import torch
 
+from bnnp._core.checks import check_count, check_sizes
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Tensor
 from bnnp.inference_nets.base import Encoders
@@ -66,7 +67,10 @@ class BNNP(AmortisedModel):
         seed: Seed = 0,
     ):
         own = _own_kind(inference, type(self))
+        hidden = check_sizes("hidden", hidden)
         own = own if own.hidden is not None else replace(own, hidden=hidden)
+        check_count("in_size", in_size, "whole number of input columns, as in 1")
+        check_count("out_size", out_size, "whole number of outputs, as in 1")
         network = Network((in_size, *hidden, out_size), activation)
         super().__init__(network, prior, likelihood, own, last_layer, dtype, as_generator(seed))
         self._config = {"in_size": in_size, "out_size": out_size, "hidden": list(hidden), "activation": activation}

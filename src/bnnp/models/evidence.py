@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from bnnp import priors
+from bnnp._core.checks import check_dtype
 from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference_nets.base import Encoders
 from bnnp.inference_nets.choices import to_config
 from bnnp.inference_nets.pointwise import PointEncoder, side_by_side
 from bnnp.inference_nets.pseudo import AmortisedLinear
-from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.base import Likelihood, checked_likelihood
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.models.draws import Draws
@@ -62,7 +63,7 @@ class WeightModel(MetaLearner):
         dtype: torch.dtype,
         generator: torch.Generator,
     ):
-        likelihood = Gaussian() if likelihood is None else likelihood
+        likelihood = Gaussian() if likelihood is None else checked_likelihood(likelihood)
         if likelihood.numbers_an_output != 1:
             raise ValueError(
                 f"likelihood: got {type(likelihood).__name__}, which is for neural processes; expected Gaussian, "
@@ -72,7 +73,7 @@ class WeightModel(MetaLearner):
         self.last_layer = _checked_last_layer(last_layer, likelihood)
         self.inference = inference
         self.network = network
-        self.prior = _own_prior(prior, network, dtype)
+        self.prior = _own_prior(prior, network, check_dtype(dtype))
         self.prior.view = View(self.columns, self.likelihood.mean)
         self.layers = nn.ModuleList(self._inference_networks(network, generator))
         self.to(dtype)

@@ -138,10 +138,7 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
             model = CLASSES[header["class"]](**_arguments(header["config"]), dtype=dtype)
         if model.weight_prior is not None:
             model.weight_prior.set_learnability(header["prior_learnability"])
-        columns = {role: [str(name) for name in header["columns"][role]] for role in ("x", "y")}
-        if {role: len(names) for role, names in columns.items()} != {"x": model.in_size, "y": model.y_size}:
-            raise ValueError("names of columns do not fit the model")
-        model.columns.x_names, model.columns.y_names = columns["x"], columns["y"]
+        model.columns.take_record(header["columns"])
         _load_bases(model, tensors)
         _check_fits(model, tensors)
         bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]

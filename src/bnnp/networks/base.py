@@ -65,7 +65,7 @@ class AnyNetwork(Protocol):
 
 def activation_by_name(name: str) -> Callable[[Tensor], Tensor]:
     """The activation of this name, or a `ValueError` that lists the names."""
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(
             f"activation: got {name!r}, expected one of {', '.join(ACTIVATIONS)}, or a function of a tensor"
         )

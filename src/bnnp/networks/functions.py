@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.base import AnyNetwork
@@ -49,7 +48,7 @@ class Function:
 
     def __call__(self, x: ArrayLike | Tensor) -> np.ndarray:
         """The values of the function at `x`."""
-        inputs = as_columns(x, "x", self.network.sizes[0]).to(self.weights[0].device)
+        inputs = self.view.columns.inputs(x).to(self.weights[0].device)
         with torch.no_grad():
             outputs = self.network(self.weights, self.view.columns.standardise_x(inputs).to(self.weights[0]))
             return self.view.columns.restore_y(self.view.link(outputs)).cpu().numpy()

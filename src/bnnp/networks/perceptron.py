@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bnnp._core.checks import check_sizes
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.base import Program, activation_by_name, run, with_bias
 
@@ -36,9 +37,9 @@ class Network:
     activation: str | Callable[[Tensor], Tensor] = "relu"
 
     def __post_init__(self):
-        if len(self.sizes) < 2 or min(self.sizes) < 1:
+        if len(check_sizes("sizes", self.sizes)) < 2:
             raise ValueError(f"sizes: got {self.sizes}, expected at least two positive sizes, as in (1, 64, 64, 1)")
-        if isinstance(self.activation, str):
+        if not callable(self.activation):
             activation_by_name(self.activation)
 
     @property

@@ -6,11 +6,12 @@ from typing import Any, NoReturn
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.checks import check_samples
 from bnnp._core.random import Seed, as_integer
 from bnnp._core.shapes import Float, Tensor
-from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.base import Likelihood, checked_likelihood
 from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
-from bnnp.models.base import MetaLearner, check_num_samples
+from bnnp.models.base import MetaLearner
 from bnnp.neural_processes.posterior import Posterior
 from bnnp.tasks.task import Task, TaskBatch
 
@@ -35,9 +36,8 @@ class NeuralProcess(MetaLearner):
     """
 
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood | None):
-        if min(in_size, out_size) < 1:
-            raise ValueError(f"in_size, out_size: got {in_size}, {out_size}, expected positive numbers")
-        super().__init__(in_size, out_size, likelihood if likelihood is not None else HeteroscedasticGaussian())
+        likelihood = HeteroscedasticGaussian() if likelihood is None else checked_likelihood(likelihood)
+        super().__init__(in_size, out_size, likelihood)
         self.numbers = self.likelihood.numbers_an_output * out_size
 
     @property
@@ -85,7 +85,7 @@ class NeuralProcess(MetaLearner):
             >>> post.predict([0.25]).mean.shape
             (1, 1)
         """
-        check_num_samples(num_samples)
+        check_samples(num_samples)
         return self.posterior(self.checked_task(x, y), num_samples, as_integer(seed))
 
     def prepared(self, task: Task) -> TaskBatch:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Self
 
 import torch
 
+from bnnp._core.checks import check_dtype, check_sizes
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference_nets.pointwise import PointEncoder
@@ -147,6 +148,7 @@ class CNP(ConditionalProcess):
         generator = as_generator(seed)
         if not hidden:
             raise ValueError(f"hidden: got {hidden}, expected at least one layer")
+        hidden = check_sizes("hidden", hidden)
         width = hidden[-1]
         self.encoder = PointEncoder(in_size + out_size, width, hidden, activation, generator)
         self.decoder = PointEncoder(width + in_size, self.numbers, hidden, activation, generator)
@@ -157,7 +159,7 @@ class CNP(ConditionalProcess):
             "activation": activation,
             "autoregressive": autoregressive,
         }
-        self.to(dtype)
+        self.to(check_dtype(dtype))
 
     def represent(self, context: TaskBatch) -> Float[Tensor, "tasks width"]:
         return mean_of_points(self.encoder(self.points_of(context)), context.mask)

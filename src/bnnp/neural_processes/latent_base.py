@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import torch
 
+from bnnp._core.checks import check_dtype, check_sizes
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference_nets.pointwise import PointEncoder
@@ -78,6 +79,7 @@ class LatentProcess(NeuralProcess):
         seed: Seed = 0,
     ):
         super().__init__(in_size, out_size, likelihood)
+        hidden = check_sizes("hidden", hidden)
         if latent_size < 1 or not hidden:
             raise ValueError(f"hidden, latent_size: got {hidden}, {latent_size}, expected layers and a positive number")
         self.heads = self._checked_heads(heads)
@@ -92,7 +94,7 @@ class LatentProcess(NeuralProcess):
         self._config = {**sizes, "activation": activation, "latent_size": latent_size}
         if self.heads is not None:
             self._config["heads"] = self.heads
-        self.to(dtype)
+        self.to(check_dtype(dtype))
 
     def _checked_heads(self, heads: int | None) -> int | None:
         if not self.attends:

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._core.arrays import as_columns
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown
 from bnnp.likelihoods.shown import rows_of
@@ -58,9 +57,10 @@ class Posterior(Shown, abc.ABC):
             The predictions, with `mean`, `std`, `quantile` and `samples`, in the user's units.
         """
         model: NeuralProcess = self.model
-        inputs = as_columns(x, "x", model.in_size).to(model.device)
+        inputs = model.columns.inputs(x)
+        model.columns.warn_outside(inputs)
         with torch.no_grad():
-            return self.predictive(model.columns.standardise_x(inputs).to(model.dtype))
+            return self.predictive(model.columns.standardise_x(inputs.to(model.device)).to(model.dtype))
 
     def update(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Posterior:
         """A new posterior given these points and the earlier ones. This posterior stays as it is.

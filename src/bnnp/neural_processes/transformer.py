@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
+from bnnp._core.checks import check_dtype, check_sizes
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Bool, Float, Tensor
 from bnnp.inference_nets.pointwise import PointEncoder
@@ -71,6 +72,7 @@ class TNP(ConditionalProcess):
             raise ValueError("autoregressive: got False, expected True for an ARTNP; use TNP")
         super().__init__(in_size, out_size, likelihood, self.target_by_target or bool(autoregressive))
         generator = as_generator(seed)
+        hidden = check_sizes("hidden", hidden)
         if len(set(hidden)) != 1:
             raise ValueError(f"hidden: got {tuple(hidden)}, expected equal widths, one per block, as in (64, 64, 64)")
         width = hidden[0]
@@ -88,7 +90,7 @@ class TNP(ConditionalProcess):
             "heads": heads,
             "autoregressive": self.autoregressive,
         }
-        self.to(dtype)
+        self.to(check_dtype(dtype))
 
     def represent(self, context: TaskBatch) -> Tokens:
         mask = StartToken.mask(context.mask)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.arrays import as_columns
+from bnnp._core.checks import is_number
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
@@ -132,8 +133,8 @@ class Predictive(Shown, abc.ABC):
             >>> bool((low < high).all())
             True
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level: got {level}, expected a number between 0 and 1, as in 0.9")
+        if not (is_number(level) and 0 < level < 1):
+            raise ValueError(f"level: got {level!r}, expected a number between 0 and 1, as in 0.9")
         low, high = self.quantile([(1 - level) / 2, (1 + level) / 2], noise=noise)
         return low, high
 
@@ -181,7 +182,7 @@ class Predictive(Shown, abc.ABC):
 
 def checked_levels(q: float | Sequence[float]) -> np.ndarray:
     """The levels as an array, or a `ValueError` if one is not between 0 and 1."""
-    levels = np.asarray(q, dtype=float)
+    levels = as_columns(np.atleast_1d(np.asarray(q)), "q").numpy().reshape(np.shape(q))
     if levels.size == 0 or not ((levels >= 0) & (levels <= 1)).all():
         raise ValueError(f"q: got {q}, expected numbers between 0 and 1")
     return levels

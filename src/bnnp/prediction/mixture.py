@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.checks import check_positive
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, normal
 from bnnp._core.shapes import Float, Tensor
@@ -152,8 +153,7 @@ class MixturePredictive(Predictive):
         Raises:
             ValueError: If `noise` is not a positive number.
         """
-        if not (np.isfinite(noise) and noise > 0):
-            raise ValueError(f"noise: got {noise}, expected a positive number")
+        check_positive("noise", noise, "as in 0.1")
         return replace(self, noise=(noise / self.columns.y_scale.to(self.noise)).expand(self.noise.shape))
 
     def standard_components(self) -> tuple[np.ndarray, np.ndarray]:

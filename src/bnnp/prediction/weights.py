@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown
@@ -76,9 +75,10 @@ class WeightSamples(Shown, abc.ABC):
         return SampledPredictive(outputs, self.likelihood, self.columns)
 
     def prepared_inputs(self, x: ArrayLike | Tensor) -> Float[Tensor, "points x"]:
-        """A user's inputs in the model's units and precision."""
-        inputs = as_columns(x, "x", self.network.sizes[0]).to(self.weights[0].device)
-        return self.columns.standardise_x(inputs).to(self.weights[0])
+        """A user's inputs in the model's units and precision, with a warning where they are far from the training's."""
+        inputs = self.columns.inputs(x)
+        self.columns.warn_outside(inputs)
+        return self.columns.standardise_x(inputs.to(self.weights[0].device)).to(self.weights[0])
 
     def functions(self) -> list[Function]:
         """Functions drawn from the posterior, one per weight sample.

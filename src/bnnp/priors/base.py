@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from bnnp._core.checks import check_samples, is_number
 from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, normal
 from bnnp._core.shapes import Float, Tensor
@@ -121,8 +122,7 @@ class Prior(Shown, nn.Module, abc.ABC):
             >>> model.prior.sample(10, seed=0)[0].shape
             torch.Size([10, 2, 8])
         """
-        if num_samples < 1:
-            raise ValueError(f"num_samples: got {num_samples}, expected a positive number")
+        check_samples(num_samples)
         generator = as_generator(seed)
         whitened: list[Tensor] = []
         weights = []
@@ -188,8 +188,8 @@ class Prior(Shown, nn.Module, abc.ABC):
         Raises:
             ValueError: If `share` is not between 0 and 1.
         """
-        if not 0 <= share <= 1:
-            raise ValueError(f"share: got {share}, expected a number between 0 (all fixed) and 1 (all learnable)")
+        if not (is_number(share) and 0 <= share <= 1):
+            raise ValueError(f"share: got {share!r}, expected a number between 0 (all fixed) and 1 (all learnable)")
         self.learnability = float(share)
         masks = self._learnable_masks(round(share * self.network.num_weights))
         for block, mask in zip(self.blocks, masks, strict=True):

@@ -13,7 +13,7 @@ from bnnp.tasks.pieces import ParquetPieces, from_parquet
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
 from bnnp.tasks.split import ContextCount, random_split
 from bnnp.tasks.synthetic import bnn, gp, heaviside, sawtooth
-from bnnp.tasks.tables import from_table
+from bnnp.tasks.tables import Table, from_table, read_table
 from bnnp.tasks.task import Split, SplitBatch, Task, TaskBatch
 
 __all__ = [
@@ -35,6 +35,8 @@ __all__ = [
     "from_arrays",
     "from_parquet",
     "from_table",
+    "read_table",
+    "Table",
     "gp",
     "heaviside",
     "mnist",

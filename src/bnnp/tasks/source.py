@@ -1,16 +1,24 @@
 """Where tasks come from: the contract of a source, and the finite collection of a user's own data sets."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.arrays import column_names
+from bnnp._core.checks import check_flag, is_whole
 from bnnp._core.columns import Columns
+from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Tensor
 from bnnp._core.show import Shown, listed, span
 from bnnp.tasks.task import Split, Task, stacked
+
+TASKS_FOR_RANGES = 32
+"""Number of tasks from which the range of an endless source is taken."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,10 @@ class TaskSource(abc.ABC):
             `count` tasks.
         """
 
+    def ranges(self) -> Ranges:
+        """The smallest and the largest value of every column, here in some drawn tasks."""
+        return Ranges.of(*stacked(self.draw(TASKS_FOR_RANGES, torch.Generator().manual_seed(0))))
+
 
 @dataclass(frozen=True)
 class Functions(TaskSource):
@@ -86,6 +98,7 @@ class Collection(Shown, TaskSource):
         splits: Fixed contexts and targets for tests, one split per task. Empty if tasks are split at random.
         columns: The shifts and scales that training takes. If None, it computes them from the tasks.
         points_share: The share of its points that a drawn task has, chosen anew in every draw; for large tasks.
+        task_name: Name of the column that told the tasks apart, if they are from a table.
 
     Example:
         >>> len(tasks), tasks.in_size, tasks.out_size
@@ -103,6 +116,7 @@ class Collection(Shown, TaskSource):
     splits: tuple[Split, ...] = ()
     columns: Columns | None = None
     points_share: float = 1.0
+    task_name: str | None = None
 
     def __post_init__(self):
         if not 0 < self.points_share <= 1:
@@ -129,6 +143,10 @@ class Collection(Shown, TaskSource):
         rounds = [torch.randperm(len(self.tasks), generator=generator) for _ in range(-(-count // len(self.tasks)))]
         drawn = [self.tasks[int(i)] for i in torch.cat(rounds)[:count]]
         return drawn if self.points_share == 1 else [self._some_points(task, generator) for task in drawn]
+
+    def ranges(self) -> Ranges:
+        """The smallest and the largest value of every column."""
+        return Ranges.of(*stacked(self.tasks))
 
     def standardised(self) -> "Collection":
         """The same tasks as the model sees them, with mean about 0 and variance about 1.
@@ -164,7 +182,8 @@ def from_arrays(
     """Make tasks from pairs `(x, y)` of arrays or tensors.
 
     Args:
-        data_sets: One pair `(x, y)` per data set, with one row per point. Data sets may differ in size.
+        data_sets: One pair `(x, y)` per data set, with one row per point. Data sets may differ in size. Columns of data
+            frames are put into the order of the first data set.
         names: One name per data set; "0", "1", ... if None.
         standardise: Whether training shifts and scales all columns. Predictions are in the original units.
         min_points: The fewest points that a data set may have. Training needs 2: one to see and one to predict.
@@ -181,17 +200,38 @@ def from_arrays(
         >>> [(task.name, len(task)) for task in pair]
         [('first', 3), ('second', 2)]
     """
-    if len(data_sets) == 0:
+    pairs = as_pairs(data_sets)
+    labels = [str(i) for i in range(len(pairs))] if names is None else _checked_names(names, len(pairs))
+    columns = {"x_names": column_names(pairs[0][0]), "y_names": column_names(pairs[0][1])}
+    tasks = [Task.of(x, y, label, **columns) for label, (x, y) in zip(labels, pairs, strict=True)]
+    return collect(tasks, **columns, standardise=standardise, min_points=min_points)
+
+
+def _checked_names(names: Any, count: int) -> list[str]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError(f"names: got {names!r}, expected one name per data set, as in ['a', 'b']")
+    labels = [str(name) for name in names]
+    if len(labels) != count:
+        raise ValueError(f"names: got {len(labels)}, expected {count}, one per data set")
+    return labels
+
+
+def as_pairs(data_sets: Any) -> list[tuple[Any, Any]]:
+    """What a user gave as data sets, as pairs `(x, y)`.
+
+    Raises:
+        ValueError: If these are not tasks or pairs, or there are none.
+    """
+    if isinstance(data_sets, str | dict | Tensor | np.ndarray) or not isinstance(data_sets, Iterable):
+        raise ValueError(f"data_sets: got {type(data_sets).__name__}, expected a list of pairs (x, y)")
+    pairs = [(one.x, one.y) if isinstance(one, Task) else one for one in data_sets]
+    if not pairs:
         raise ValueError("data_sets: got no data sets, expected at least one pair (x, y)")
-    if names is not None and len(names) != len(data_sets):
-        raise ValueError(f"names: got {len(names)}, expected {len(data_sets)}, one per data set")
-    labels = [str(name) for name in names] if names is not None else [str(i) for i in range(len(data_sets))]
-    tasks = []
-    for label, pair in zip(labels, data_sets, strict=True):
-        if len(pair) != 2:
-            raise ValueError(f"task {label!r}: got {len(pair)} arrays, expected a pair (x, y)")
-        tasks.append(Task.of(pair[0], pair[1], label))
-    return collect(tasks, standardise=standardise, min_points=min_points)
+    for index, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            count = len(pair) if isinstance(pair, tuple | list) else type(pair).__name__
+            raise ValueError(f"task {str(index)!r}: got {count} arrays, expected a pair (x, y)")
+    return pairs
 
 
 def collect(
@@ -220,6 +260,9 @@ def collect(
     Raises:
         ValueError: If the columns of two tasks differ, or a task is too small.
     """
+    check_flag("standardise", standardise)
+    if not is_whole(min_points) or min_points < 0:
+        raise ValueError(f"min_points: got {min_points!r}, expected a whole number of points, as in 2")
     first = tasks[0]
     for task in tasks:
         sizes, expected = (task.x.shape[1], task.y.shape[1]), (first.x.shape[1], first.y.shape[1])
@@ -230,7 +273,8 @@ def collect(
         if len(task) < min_points:
             raise ValueError(
                 f"task {task.name!r}: got {len(task)} point{'s' * (len(task) != 1)}, expected at least {min_points} "
-                "(training splits every task into context and target); leave this task out"
+                "(training splits every task into context and target); leave this task out, as "
+                "from_table(..., small='drop') does"
             )
     x_names = tuple(x_names) or tuple(f"x{i}" for i in range(first.x.shape[1]))
     y_names = tuple(y_names) or tuple(f"y{i}" for i in range(first.y.shape[1]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from bnnp._core.checks import check_kind
 from bnnp._core.shapes import Bool, Tensor
 from bnnp.tasks.task import Split, Task
 
@@ -87,7 +88,7 @@ def context_size(
         return count
     if count is not None:
         low, high = _range(count, "context_count", "as in 10 or (5, 20)")
-        return ContextCount(int(low), int(high))
+        return ContextCount(*(int(end) if end.is_integer() else end for end in (low, high)))  # pyright: ignore
     if isinstance(share, ContextShare | ContextCount):
         return share
     if share is None:
@@ -123,6 +124,7 @@ def random_split(task: Task, size: ContextSize, generator: torch.Generator) -> S
     """
     if len(task) == 0:
         raise ValueError(f"task {task.name!r}: got no points, expected at least one to predict; leave this task out")
+    check_kind("size", size, ContextSize, "the size of contexts, as bnnp.tasks.ContextCount(2, 5)")
     order = torch.randperm(len(task), generator=generator)
     context = min(size.size(len(task), generator), len(task) - 1)
     return Split(task.take(order[:context]), task.take(order[context:]))

@@ -3,12 +3,14 @@
 import abc
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.arrays import as_columns
+from bnnp._core.checks import is_number
+from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.perceptron import Network
 from bnnp.tasks.exact import ExactPredictive, gaussian_process_posterior
@@ -36,12 +38,16 @@ class Synthetic(Functions):
     points: tuple[int, int]
 
     def __post_init__(self):
-        if self.noise < 0 or not self.low < self.high:
+        numbers = all(is_number(value) for value in (self.noise, self.low, self.high))
+        if not numbers or self.noise < 0 or not self.low < self.high:
             raise ValueError(
                 f"got noise={self.noise}, low={self.low}, high={self.high}; expected noise >= 0 and low < high"
             )
         if not isinstance(self.points, tuple | list) or not 2 <= self.points[0] <= self.points[-1]:
             raise ValueError(f"points: got {self.points}, expected a range of at least 2 points, as in (40, 100)")
+
+    def ranges(self) -> Ranges:
+        return replace(super().ranges(), x=((float(self.low), float(self.high)),))
 
     @abc.abstractmethod
     def values(self, x: Float[Tensor, "points 1"], generator: torch.Generator) -> Float[Tensor, "points 1"]:

@@ -32,13 +32,22 @@ class Task(Shown):
     name: str = ""
 
     @staticmethod
-    def of(x: ArrayLike | Tensor, y: ArrayLike | Tensor, name: str = "") -> "Task":
+    def of(
+        x: ArrayLike | Tensor,
+        y: ArrayLike | Tensor,
+        name: str = "",
+        *,
+        x_names: Sequence[str] = (),
+        y_names: Sequence[str] = (),
+    ) -> "Task":
         """Make a task from arrays or tensors.
 
         Args:
             x: Inputs, one row per point. A vector becomes one column.
             y: Outputs, one row per point. A vector becomes one column.
             name: Name of the data set, for messages.
+            x_names: The order of the input columns, if `x` is a data frame.
+            y_names: The order of the output columns, if `y` is a data frame.
 
         Returns:
             The task, in float64.
@@ -47,7 +56,8 @@ class Task(Shown):
             ValueError: If `x` and `y` differ in their number of points, or hold anything but finite numbers.
         """
         where = f" of task {name!r}" if name else ""
-        inputs, outputs = as_columns(x, f"x{where}"), as_columns(y, f"y{where}")
+        inputs = as_columns(x, f"x{where}", names=x_names)
+        outputs = as_columns(y, f"y{where}", names=y_names)
         if len(inputs) != len(outputs):
             raise ValueError(f"x and y{where}: got {len(inputs)} and {len(outputs)} points, expected as many of each")
         return Task(inputs, outputs, name)

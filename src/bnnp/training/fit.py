@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from bnnp._core.checks import check_count, check_flag, check_kind
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.show import Shown
@@ -16,7 +17,6 @@ from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import ContextSize, context_size
 from bnnp.tasks.stream import TaskStream
 from bnnp.training.checkpoint import Checkpointing
-from bnnp.training.checks import check_count
 from bnnp.training.history import History
 from bnnp.training.identity import identity_of
 from bnnp.training.optimiser import AveragedAdam
@@ -118,6 +118,8 @@ def fit(
         >>> [record["step"] for record in result.history.steps]
         [1, 2, 3]
     """
+    check_kind("model", model, MetaLearner, "a model, as bnnp.BNNP(in_size=1, out_size=1)")
+    check_flag("progress", progress)
     check_count("steps", steps, "whole number, as in 10_000")
     check_count("batch_size", batch_size, "whole number of tasks, as in 5")
     if not isinstance(settings, FitSettings):
@@ -125,6 +127,7 @@ def fit(
     if checkpoint is not None and not isinstance(checkpoint, Checkpointing):
         checkpoint = Checkpointing(checkpoint)
     objective = _default_objective(model) if objective is None else objective
+    check_kind("objective", objective, Objective, "an objective, as bnnp.objectives.PPAVI()")
     number, size = as_integer(seed), context_size(context_share)
     gradient = Gradient(model, objective, settings)
     start_prior(model, tasks, settings.prior_start, number)

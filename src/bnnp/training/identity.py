@@ -53,7 +53,7 @@ def identity_of(
         "clip_norm": settings.clip_norm,
         "prior_start": _described(as_start(settings.prior_start)),
         "seed": seed,
-        "model": model_header(model),
+        "model": _comparable(model),
     }
 
 
@@ -107,3 +107,9 @@ def _described(choice: Any) -> str:
         ]
         return f"{type(choice).__name__} {groups}"
     return re.sub(r" at 0x[0-9a-f]+", "", repr(choice))
+
+
+def _comparable(model: MetaLearner) -> dict[str, Any]:
+    """What a model must share with the model of a checkpoint: all that is known before training."""
+    header = model_header(model)
+    return {**header, "columns": {which: header["columns"][which] for which in ("x", "y")}}

@@ -44,6 +44,7 @@ def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str 
     generator = child(as_integer(seed), START)
     if isinstance(tasks, Collection):
         _take_columns(model, tasks)
+    model.columns.ranges = tasks.ranges().with_others(model.columns.ranges)
     if prior is not None and prior.is_standard() and not prior.network.mixes_points:
         noise = start.set(prior, _examples(model, prior, tasks, start.tasks, generator), generator)
         if noise is not None and isinstance(model.likelihood, Gaussian) and model.likelihood.learnable:
@@ -77,13 +78,16 @@ def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
 
 def _take_columns(model: MetaLearner, tasks: Collection) -> None:
     columns, include_y = model.columns, model.likelihood.real_valued
-    columns.x_names, columns.y_names = list(tasks.x_names), list(tasks.y_names)
-    if not (tasks.standardise and columns.is_identity()):
-        return
-    if tasks.columns is not None:
-        columns.take(tasks.columns, include_y=include_y)
-    else:
-        columns.fit(*stacked(tasks.tasks), include_y=include_y)
+    columns.x_names, columns.y_names, columns.task_name = list(tasks.x_names), list(tasks.y_names), tasks.task_name
+    if tasks.standardise and columns.is_identity():
+        if tasks.columns is not None:
+            columns.take(tasks.columns, include_y=include_y)
+        else:
+            columns.fit(*stacked(tasks.tasks), include_y=include_y)
+    for task in tasks.tasks:
+        columns.check_size(task.x.to(model.device), "x", f"x of task {task.name!r}")
+        if include_y:
+            columns.check_size(task.y.to(model.device), "y", f"y of task {task.name!r}")
 
 
 def _examples(model: MetaLearner, prior: Prior, tasks: TaskSource, count: int, generator: torch.Generator) -> Examples:

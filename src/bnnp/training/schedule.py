@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from bnnp._core.checks import is_number
 from bnnp.models.base import MetaLearner
-from bnnp.training.checks import is_number
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from bnnp._core.checks import check_count, is_number
 from bnnp.priors.starts import Start, as_start
-from bnnp.training.checks import check_count, is_number
 from bnnp.training.optimiser import AveragedAdam
 from bnnp.training.schedule import as_rate
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
+from bnnp._core.checks import check_fields
 from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.base import Diagnostics, Drawn, Effort, Method
@@ -89,6 +90,9 @@ class Ensemble(ModeFinder):
     members: int = 20
     anchored: bool = False
 
+    def __post_init__(self):
+        check_fields(self)
+
     def start(
         self, target: Target, num_samples: int, generator: torch.Generator
     ) -> tuple[Target, Tensor, Tensor | None]:
@@ -133,6 +137,9 @@ class Laplace(ModeFinder):
     """
 
     last_layer: bool = False
+
+    def __post_init__(self):
+        check_fields(self)
 
     def start(
         self, target: Target, num_samples: int, generator: torch.Generator

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
+from bnnp._core.checks import check_fields, check_positive
 from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.base import Diagnostics, Drawn, Effort, Method
@@ -70,6 +71,11 @@ class SWAG(Method):
     batch_size: int = 10
     learning_rate: float | None = None
     whitened = True
+
+    def __post_init__(self):
+        check_fields(self)
+        if self.learning_rate is not None:
+            check_positive("learning_rate", self.learning_rate, "as in 1e-3, or None to choose it")
 
     def num_steps(self, effort: Effort, num_samples: int) -> int:
         return (STEPS if effort.steps is None else effort.steps) + self.updates * self.every

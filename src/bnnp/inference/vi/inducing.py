@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from bnnp._core.checks import check_fields
 from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.points import log_likelihood, random_rows, rows_of
@@ -59,6 +60,9 @@ class GIVI(Variational):
 
     num_inducing: int = 24
     min_pseudo_noise: float = MIN_PSEUDO_NOISE
+
+    def __post_init__(self):
+        check_fields(self)
 
     def approximation(self, target: Target, generator: torch.Generator) -> InducingPoints:
         """Inducing points that start at random inputs of the data."""

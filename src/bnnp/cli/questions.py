@@ -1,0 +1,188 @@
+"""What `bnnp predict` and `bnnp infer` are asked: the known points and the targets of every data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bnnp._core.show import listed
+from bnnp.cli.messages import note_left_out, say
+from bnnp.cli.reading import Reading, checked_numbers
+from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.categorical import Categorical
+from bnnp.models import MetaLearner
+from bnnp.prediction.base import Predictive
+from bnnp.tasks.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUANTILES = (0.05, 0.5, 0.95)
+FROM_PRIOR, OUTSIDE = "from_prior", "outside_training"
+"""Columns that say of every row whether its data set had no known points, and whether it is far from the training's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A data set's known points, the inputs to predict at, and their rows in the table of all targets."""
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    x_new: np.ndarray
+    rows: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """All data sets to predict.
+
+    Attributes:
+        model: The model that is asked.
+        targets: The table of targets, with inputs as numbers.
+        asked: One question per data set.
+    """
+
+    model: MetaLearner
+    targets: pd.DataFrame
+    asked: list[Question]
+
+    @staticmethod
+    def read(model: MetaLearner, context: Path, targets: Path, task: str | None, reading: Reading) -> Questions:
+        """Read the known points and the targets, and say on standard error which data sets have both.
+
+        Raises:
+            ValueError: If the tables do not fit the model, or no data set of one is in the other.
+        """
+        columns, both = model.columns, (reading.table(context), reading.table(targets))
+        both[0].check_columns([*columns.x_names, *columns.y_names])
+        both[1].check_columns(columns.x_names)
+        column = _task_column(model, *both, task)
+        ids = [] if column is None else [column]
+        known = reading.complete(context, ids, [*columns.x_names, *columns.y_names])
+        wanted = reading.complete(targets, ids, columns.x_names)
+        if len(wanted) == 0:
+            raise ValueError(f"{targets}: got no rows, expected inputs to predict at")
+        _check_free(model.likelihood, columns.y_names, wanted)
+        x_new = checked_numbers(wanted, columns.x_names, columns, "x")
+        numbers = _known_numbers(model, known)
+        asked = []
+        of_known, of_wanted = (_ids(table, column) for table in (known, wanted))
+        for name in dict.fromkeys(of_wanted):
+            mine, rows = of_known == name, np.flatnonzero(of_wanted == name)
+            x, y = np.split(numbers[mine], [len(columns.x_names)], axis=1)
+            asked.append(Question(name, x, y, x_new[rows], rows))
+        frame = wanted.frame.reset_index(drop=True).assign(**dict(zip(columns.x_names, x_new.T, strict=True)))
+        found = Questions(model, frame, asked)
+        found._report(column, len(known), context, targets, of_known)
+        return found._with_known_points() if reading.skip_small else found
+
+    def table(self, predictives: Sequence[Predictive]) -> pd.DataFrame:
+        """The targets with their predictions, row by row."""
+        import pandas as pd
+
+        parts = []
+        for question, predictive in zip(self.asked, predictives, strict=True):
+            part = {**prediction_columns(predictive, self.model.columns.y_names), FROM_PRIOR: len(question.x) == 0}
+            if self.model.columns.ranges is not None:
+                part[OUTSIDE] = self.model.columns.outside(question.x_new).numpy()
+            parts.append(pd.DataFrame(part, index=question.rows))
+        return self.targets.join(pd.concat(parts), how="inner")
+
+    def _report(self, column: str | None, points: int, context: Path, targets: Path, names: np.ndarray) -> None:
+        without = [question.name for question in self.asked if len(question.x) == 0]
+        used = sum(len(question.x) for question in self.asked)
+        if points and not used:
+            raise ValueError(
+                f"column {column!r}: got {listed(without)} in {targets} and {listed(list(dict.fromkeys(names)))} in "
+                f"{context}, expected a name that is in both, as it is written"
+            )
+        if column is not None:
+            prior = f" (predicted from the prior: {listed(without)})" if without else ""
+            say(
+                f"subjects by {column!r}: {len(self.asked)} asked for, {len(self.asked) - len(without)} with known "
+                f"points, {len(without)} without{prior}"
+            )
+        say(f"known points: {used} used, {points - used} not used")
+        self._report_ranges()
+
+    def _report_ranges(self) -> None:
+        columns = self.model.columns
+        if columns.ranges is None:
+            say("note: the model's file does not say which range its training inputs had")
+            return
+        outside = sum(int(columns.outside(question.x_new).sum()) for question in self.asked)
+        if outside:
+            say(
+                f"warning: {outside} of {len(self.targets)} targets are outside the range of the training inputs "
+                f"({columns.ranges.of_inputs(columns.x_names)}); predictions there may be wrong however small their "
+                f"std is: see the column {OUTSIDE}"
+            )
+
+    def _with_known_points(self) -> Questions:
+        kept = [question for question in self.asked if len(question.x)]
+        if not kept:
+            raise ValueError("--skip-small: no data set has known points, expected at least one")
+        note_left_out("subjects without known points", [q.name for q in self.asked if not len(q.x)])
+        return Questions(self.model, self.targets, kept)
+
+
+def prediction_columns(predictive: Predictive, y_names: list[str]) -> dict[str, np.ndarray]:
+    """The numbers that a table has of a prediction, by column."""
+    names = prediction_names(predictive.likelihood, y_names, predictive.shape[1])
+    if isinstance(predictive.likelihood, Categorical):
+        return dict(zip(names, predictive.mean.T, strict=True))
+    numbers = np.stack([predictive.mean, predictive.std, *predictive.quantile(QUANTILES)])
+    return dict(zip(names, np.moveaxis(numbers, -1, 0).reshape(len(names), -1), strict=True))
+
+
+def prediction_names(likelihood: Likelihood, y_names: list[str], classes: int) -> list[str]:
+    """The names of the columns of `prediction_columns`."""
+    if isinstance(likelihood, Categorical):
+        return [f"{y_names[0]}_is_{c}" for c in range(classes)]
+    kinds = ("mean", "std", *(f"q{round(100 * level):02d}" for level in QUANTILES))
+    return [f"{name}_{kind}" for name in y_names for kind in kinds]
+
+
+def _check_free(likelihood: Likelihood, y_names: list[str], wanted: Table) -> None:
+    """Refuse targets that already have a column of the predictions' names."""
+    classes = likelihood.num_classes if isinstance(likelihood, Categorical) else 0
+    new = [*prediction_names(likelihood, y_names, classes), FROM_PRIOR, OUTSIDE]
+    taken = [name for name in new if name in wanted.frame.columns]
+    if taken:
+        raise ValueError(
+            f"{wanted.where}column {taken[0]!r}: the table has it already, and predictions would have it too; rename "
+            "or remove it"
+        )
+
+
+def _known_numbers(model: MetaLearner, known: Table) -> np.ndarray:
+    columns = model.columns
+    x, y = checked_numbers(known, columns.x_names, columns, "x"), known.numbers(columns.y_names)
+    if model.likelihood.real_valued:
+        checked_numbers(known, columns.y_names, columns, "y")
+    return np.concatenate([x, y], axis=1)
+
+
+def _ids(table: Table, column: str | None) -> np.ndarray:
+    return np.full(len(table), "", dtype=object) if column is None else table.names(column)
+
+
+def _task_column(model: MetaLearner, known: Table, wanted: Table, task: str | None) -> str | None:
+    """The column that tells data sets apart: the one that was named, or that of training where both tables have it."""
+    trained = model.columns.task_name
+    if task is not None or trained is None:
+        return task
+    with_it, without = (
+        [t for t in (known, wanted) if (trained in t.frame.columns) == there] for there in (True, False)
+    )
+    if with_it and without:
+        raise ValueError(
+            f"{without[0].where}column {trained!r}: there is no such column, but {with_it[0].where.removesuffix(': ')} "
+            "has it, and it told data sets apart in training; give it in both tables, or rename it"
+        )
+    return trained if with_it else None

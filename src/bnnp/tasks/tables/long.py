@@ -1,0 +1,121 @@
+"""A user's long table: one row per point, one column that says which data set the point belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from bnnp._core.checks import check_choice, check_kind
+from bnnp.tasks.source import Collection, collect
+from bnnp.tasks.tables.cells import as_numbers
+from bnnp.tasks.tables.table import Table, read_table
+from bnnp.tasks.task import Split, Task
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONTEXT, TARGET = "context", "target"
+
+
+def from_table(
+    table: pd.DataFrame | str | Path | Table,
+    *,
+    task: str,
+    x: str | Sequence[str],
+    y: str | Sequence[str],
+    role: str | None = None,
+    missing: str = "error",
+    small: str = "error",
+    standardise: bool = True,
+    min_points: int = 2,
+) -> Collection:
+    """Make tasks from a long table: a data frame, or a file of one.
+
+    Args:
+        table: A data frame, the path of a file, or what `bnnp.tasks.read_table` gives.
+        task: The column that names the data set of each row. Names are text, as written.
+        x: Input columns.
+        y: Output columns.
+        role: A column that says "context" or "target" for each row, for test sets with a fixed split.
+        missing: "error" refuses empty cells and NaN, "drop" leaves out their rows.
+        small: "error" refuses data sets of fewer than `min_points` points, "drop" leaves them out.
+        standardise: Whether training shifts and scales all columns. Predictions are in the table's units.
+        min_points: The fewest points that a data set may have.
+
+    Returns:
+        One task per name in the column `task`, sorted by name, or by number where all names are numbers.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a column is missing, a cell is not a finite number, or a data set is too small.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"subject": ["a", "a", "b", "b"], "time": [0, 1, 0, 2], "conc": [0.5, 0.3, 0.7, 0.2]})
+        >>> trial = bnnp.tasks.from_table(table, task="subject", x="time", y="conc")
+        >>> [(task.name, len(task)) for task in trial]
+        [('a', 2), ('b', 2)]
+    """
+    whole = read_table(table)
+    x_names, y_names, ids = _names(x, "x"), _names(y, "y"), [name for name in (task, role) if name is not None]
+    check_kind("task", task, str, "the name of a column")
+    check_choice("small", small, ("error", "drop"))
+    if len(whole) == 0:
+        raise ValueError(f"{whole.where}table: got no rows, expected at least one data set; is the file empty?")
+    rows = whole.complete(ids, [*x_names, *y_names], missing)
+    names, groups = _grouped(rows.names(task))
+    numbers = rows.numbers([*x_names, *y_names])
+    roles = None if role is None else rows.names(role)
+    kept = [
+        (name, group) for name, group in zip(names, groups, strict=True) if small == "error" or len(group) >= min_points
+    ]
+    if not kept:
+        raise ValueError(f"{whole.where}table: got no data set of {min_points} points or more, expected at least one")
+    tasks = [Task.of(numbers[at, : len(x_names)], numbers[at, len(x_names) :], name) for name, at in kept]
+    splits = [] if roles is None else [_split(one, roles[at]) for one, (_, at) in zip(tasks, kept, strict=True)]
+    found = collect(
+        tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
+    )
+    return replace(found, task_name=task)
+
+
+def _names(columns: str | Sequence[str], which: str) -> list[str]:
+    if columns is not None and not isinstance(columns, str | Sequence):
+        raise ValueError(f"{which}: got {columns!r}, expected names of columns, as in ['time', 'dose']")
+    names = [columns] if isinstance(columns, str) else list(columns or ())
+    if not names:
+        raise ValueError("x and y: got no columns, expected at least one of each")
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{which}: got {names!r}, expected names of columns, as in ['time', 'dose']")
+    return names
+
+
+def _grouped(labels: np.ndarray) -> tuple[list[str], list[np.ndarray]]:
+    """The names that occur, sorted, and the rows of each in their order."""
+    import pandas as pd
+
+    codes, names = pd.factorize(labels)
+    groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    order = sorted(range(len(names)), key=_sort_key(names))
+    return [names[i] for i in order], [groups[i] for i in order]
+
+
+def _sort_key(names: Sequence[str]) -> Callable[[int], tuple[float, str]]:
+    """Names in the order of the numbers that they are, if all are numbers; else in alphabetical order."""
+    values = as_numbers(np.array(names, dtype=object), ".")
+    return lambda i: (values[i] if np.isfinite(values).all() else 0.0, names[i])
+
+
+def _split(task: Task, roles: np.ndarray) -> Split:
+    unknown = sorted(str(role) for role in set(roles) - {CONTEXT, TARGET})
+    if unknown:
+        raise ValueError(f"task {task.name!r}: got the role {unknown[0]!r}, expected 'context' or 'target'")
+    is_context = torch.from_numpy(np.equal(roles, CONTEXT).astype(bool))
+    if bool(is_context.all()):
+        raise ValueError(f"task {task.name!r}: got no target, expected at least one point to predict")
+    return Split(task.take(is_context), task.take(~is_context))

@@ -1,0 +1,225 @@
+"""One table, wherever it comes from: its cells, the numbers of its rows in an editor, and its file's name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bnnp.tasks.datasets.optional import optional_module
+from bnnp.tasks.tables import cells, text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TEXT, EXCEL, PARQUET = (".csv", ".tsv", ".txt"), (".xlsx",), (".parquet", ".pq")
+FIRST_ROW = 2
+"""The number of the first row below the header, as an editor shows it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of a user. `read_table` makes it.
+
+    Attributes:
+        frame: The cells. Those of text files are text, as written.
+        rows: The number of every row as an editor shows it, the header being row 1.
+        where: The file and a colon, for errors; empty for a data frame.
+        decimal: The decimal mark of numbers that are written as text; None where the numbers must show it.
+
+    Example:
+        >>> import pandas as pd
+        >>> bnnp.tasks.read_table(pd.DataFrame({"time": [0.0, 1.0]})).rows.tolist()
+        [2, 3]
+    """
+
+    frame: pd.DataFrame
+    rows: np.ndarray
+    where: str = ""
+    decimal: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raise `ValueError` unless every name is the name of exactly one column, and no name is there twice."""
+        there = [str(name) for name in self.frame.columns]
+        for name in names:
+            if name not in there:
+                raise ValueError(
+                    f"{self.where}column {name!r}: there is no such column; the table has {', '.join(there)}"
+                    f"{text.hint(there)}"
+                )
+        twice = sorted({name for name in there if there.count(name) > 1})
+        if twice:
+            count = there.count(twice[0])
+            raise ValueError(
+                f"{self.where}column {twice[0]!r}: got {count} columns of this name, expected one; rename them"
+            )
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self.where}columns: got {', '.join(names)}, expected each column once")
+
+    def complete(self, ids: Sequence[str], numbers: Sequence[str], missing: str) -> Table:
+        """The table without the rows that have an empty cell in one of these columns, if `missing` is "drop".
+
+        Args:
+            ids: Columns of names.
+            numbers: Columns of numbers.
+            missing: "error" or "drop".
+
+        Raises:
+            ValueError: If an empty cell is in the way, or no row is complete.
+        """
+        if missing not in ("error", "drop"):
+            raise ValueError(f"missing: got {missing!r}, expected 'error' or 'drop'")
+        self.check_columns([*ids, *numbers])
+        if missing == "error" or len(self) == 0:
+            return self
+        empty = np.stack([cells.is_missing(self._cells(name), number=name in numbers) for name in (*ids, *numbers)])
+        kept = self.take(np.flatnonzero(~empty.any(0)))
+        if len(kept) == 0:
+            raise ValueError(f"{self.where}table: got an empty cell in every row, expected at least one complete row")
+        return kept
+
+    def take(self, places: np.ndarray) -> Table:
+        """The rows at these places."""
+        return replace(self, frame=self.frame.iloc[places], rows=self.rows[places])
+
+    def names(self, column: str) -> np.ndarray:
+        """A column of names as text, as written.
+
+        Raises:
+            ValueError: If a cell is empty, or a name has blanks around it.
+        """
+        values = self._cells(column)
+        self._refuse(
+            cells.is_missing(values, number=False),
+            column,
+            values,
+            "a name",
+            "give missing='drop' to leave such rows out",
+        )
+        names = cells.as_names(values)
+        blanks = np.array([name != name.strip() for name in names], dtype=bool)
+        self._refuse(blanks, column, names, "names without blanks around them", "remove the blanks")
+        return names
+
+    def numbers(self, columns: Sequence[str]) -> np.ndarray:
+        """Columns of finite numbers (rows, columns).
+
+        Raises:
+            ValueError: If a cell is not a finite number; the message names the first such cell.
+        """
+        given = {name: self._cells(name) for name in columns}
+        mark = self.decimal or cells.decimal_mark(given, self.where)
+        return np.stack([self._column_of_numbers(name, mark, given[name]) for name in columns], axis=1)
+
+    def _column_of_numbers(self, name: str, mark: str, values: np.ndarray) -> np.ndarray:
+        if values.dtype.kind in "mMc":
+            raise ValueError(
+                f"{self.where}column {name!r}: got {values.dtype}, expected real numbers; turn times into numbers "
+                "first, as in hours since the first one"
+            )
+        found, missing = cells.as_numbers(values, mark), cells.is_missing(values, number=True)
+        self._refuse(missing, name, values, "finite numbers", "give missing='drop' to leave such rows out")
+        self._refuse(~np.isfinite(found), name, values, "finite numbers", "correct or remove this row")
+        return found
+
+    def _refuse(self, bad: np.ndarray, name: str, values: np.ndarray, expected: str, cure: str) -> None:
+        if bad.any():
+            cell = values[int(bad.argmax())]
+            got = (
+                "an empty cell"
+                if (isinstance(cell, str) and not cell.strip()) or cell is None
+                else repr(cells.plain(cell))
+            )
+            raise ValueError(
+                f"{self.where}column {name!r}: got {got} at row {self.rows[int(bad.argmax())]} ({int(bad.sum())} such "
+                f"cells), expected {expected}; {cure}"
+            )
+
+    def _cells(self, name: str) -> np.ndarray:
+        return cells.of_column(self.frame.iloc[:, [str(other) for other in self.frame.columns].index(name)])
+
+
+def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None = None) -> Table:
+    """Read a table from a file, or take a data frame.
+
+    Args:
+        table: A data frame, or the path of a file: text (.csv, .tsv, .txt), Excel (.xlsx) or Parquet (.parquet, .pq).
+        delimiter: What separates the columns of a text file; found out if None.
+        decimal: The decimal mark of numbers in a text file, "." or ","; found out if None.
+
+    Returns:
+        The table, which `bnnp.tasks.from_table` takes too.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ImportError: If the package that reads this kind of file is not installed.
+        ValueError: If the file is not a table.
+
+    Example:
+        >>> import pathlib
+        >>> written = pathlib.Path("semicolons.csv").write_text("who;time;conc\\n013;0,5;2\\n013;1,5;3\\n")
+        >>> tasks = bnnp.tasks.from_table(bnnp.tasks.read_table("semicolons.csv"), task="who", x="time", y="conc")
+        >>> tasks[0].name, tasks[0].x.tolist()
+        ('013', [[0.5], [1.5]])
+    """
+    import pandas as pd
+
+    if isinstance(table, Table):
+        return table
+    if decimal not in (None, ".", ","):
+        raise ValueError(f"decimal: got {decimal!r}, expected '.' or ','")
+    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
+        raise ValueError(f"delimiter: got {delimiter!r}, expected one character, as in ';'")
+    if isinstance(table, pd.DataFrame):
+        return _of_frame(table, "")
+    if not isinstance(table, str | os.PathLike):
+        raise ValueError(f"table: got {type(table).__name__}, expected a pandas data frame or the path of a file")
+    path = Path(table)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file")
+    if path.suffix.lower() in TEXT:
+        frame, rows = text.read(path, delimiter)
+        return Table(frame, rows, f"{path}: ", decimal)
+    return _of_frame(_frame_in(path), f"{path}: ")
+
+
+def _of_frame(frame: pd.DataFrame, where: str) -> Table:
+    return Table(frame, np.arange(FIRST_ROW, FIRST_ROW + len(frame)), where)
+
+
+def _frame_in(path: Path) -> pd.DataFrame:
+    """The data frame in an Excel or Parquet file."""
+    import pandas as pd
+
+    suffix = path.suffix.lower()
+    if suffix not in (*EXCEL, *PARQUET):
+        known = ", ".join((*TEXT, *EXCEL, *PARQUET))
+        raise ValueError(f"{path}: got a file that ends in {suffix or 'nothing'!r}, expected a table: {known}")
+    if suffix in EXCEL:
+        optional_module("openpyxl", "reading Excel", "excel")
+    else:
+        optional_module("pyarrow", "reading Parquet", "data")
+    try:
+        return (
+            _only_sheet(pd.read_excel(path, sheet_name=None, dtype=object, keep_default_na=False))
+            if suffix in EXCEL
+            else pd.read_parquet(path)
+        )
+    except Exception as error:  # each package has errors of its own for files that are damaged
+        raise ValueError(f"{path}: expected a table of the kind {suffix} ({error})") from None
+
+
+def _only_sheet(sheets: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    filled = {name: frame for name, frame in sheets.items() if frame.shape[1]}
+    if len(filled) != 1:
+        raise ValueError(
+            f"got the sheets {', '.join(filled) or '(none)'}, expected one; save the one you mean by itself"
+        )
+    return next(iter(filled.values()))
