@@ -9,6 +9,7 @@ import bnnp
 from bnnp.cli.evaluate import evaluate
 from bnnp.cli.experiment import experiment
 from bnnp.cli.info import info
+from bnnp.cli.page import app as show_page
 from bnnp.cli.predict import infer, predict
 from bnnp.cli.sample import sample
 from bnnp.cli.showcase import bench, demo
@@ -16,11 +17,11 @@ from bnnp.cli.train import train
 from bnnp.training import TrainingDiverged
 
 MISUSE = 2
-VERBS = (demo, train, predict, infer, evaluate, sample, experiment, bench, info)
+VERBS = (demo, train, predict, infer, evaluate, sample, show_page, experiment, bench, info)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 for verb in VERBS:
-    app.command()(verb)
+    app.command(verb.__name__)(verb)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def evaluate(
     Example: bnnp evaluate zoo:sawtooth --source sawtooth-tests
     """
     loaded = bnnp.load(model)
-    tasks = _test_tasks(loaded, table, source, task, role, drop_missing)
+    tasks = data_sets("evaluate", loaded, table, source, task, role, drop_missing)
     share = pair(context_share, "context-share")
     scores = bnnp.evaluate(loaded, tasks, num_samples=samples, context_share=share, noise=noise, seed=seed)
     print_table(scores.table(), f"{model}, {len(scores.per_task)} data sets")
@@ -65,13 +65,24 @@ def evaluate(
         print_files([write_atomically(out, scores.to_json())])
 
 
-def _test_tasks(
-    model: MetaLearner, table: Path | None, source: str | None, task: str | None, role: str | None, drop: bool
+def data_sets(
+    verb: str,
+    model: MetaLearner,
+    table: Path | None,
+    source: str | None,
+    task: str | None,
+    role: str | None,
+    drop: bool,
 ) -> TaskSource:
+    """The data sets of a table with the model's columns, or of a source by its name.
+
+    Raises:
+        ValueError: If there is neither.
+    """
     if source is not None:
         return source_named(source, {**TESTS, **SOURCES})
     if table is None or task is None:
-        raise ValueError("evaluate: give a table with --task, or --source")
+        raise ValueError(f"{verb}: give a table with --task, or --source")
     missing = "drop" if drop else "error"
     x, y = model.columns.x_names, model.columns.y_names
     return from_table(table, task=task, x=x, y=y, role=role, missing=missing)
