@@ -7,7 +7,7 @@ TYPES = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "te
 """The files that a page loads, and their types."""
 SCRIPT = ("scales.js", "figure.js", "map.js", "backend.js", "state.js", "downloads.js", "controls.js", "main.js")
 """The parts of `page.js`, in their order."""
-ENGINE = ("draws.js", "engine.js")
+ENGINE = ("draws.js", "algebra.js", "engine.js", "predict.js")
 """The parts of the script that conditions in the browser, for pages without a server."""
 
 
