@@ -46,7 +46,7 @@ def picture(gallery: Gallery, message: dict[str, Any]) -> dict[str, Any]:
 
 def _posterior(gallery: Gallery, of: str, asking: Question) -> Any:
     model = gallery.model(asking.model, standard=of == "standard")
-    choices = {"num_samples": asking.samples, "seed": asking.seed}
+    choices: dict[str, Any] = {"num_samples": asking.samples, "seed": asking.seed}
     if of in ("prior", "standard"):
         return model.condition(asking.x[:0], asking.y[:0], **choices)
     if of == "online":
@@ -76,7 +76,7 @@ def inferred(gallery: Gallery, message: dict[str, Any], progress: Progress) -> d
     if method not in METHODS:
         raise ValueError(f"method: got {str(method)[:40]}, expected one of {', '.join(METHODS)}")
     model = gallery.model(asking.model, standard=message.get("of") == "standard")
-    choices = {"method": method, "num_samples": max(100, asking.samples), "seed": asking.seed, **EFFORT}
+    choices: dict[str, Any] = {"method": method, "num_samples": max(100, asking.samples), "seed": asking.seed, **EFFORT}
     post = bnnp.infer(model, asking.x, asking.y, progress=progress, **choices)
     return {**numbers(post.predict(asking.inputs), asking.functions), "warnings": list(post.diagnostics.warnings)}
 

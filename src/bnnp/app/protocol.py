@@ -131,13 +131,15 @@ def _grid(message: dict[str, Any], columns: int) -> np.ndarray:
         raise ValueError("axes: expected one axis or two")
     if not isinstance(fixed, list) or len(fixed) != columns:
         raise ValueError(f"fixed: expected {columns} numbers, one for each input")
-    lines = [
-        np.linspace(*(_number(axis.get(end), end) for end in ("low", "high")), whole(axis, "count", 1, MOST_INPUTS))
-        for axis in axes
-    ]
+    lines = [_line(axis) for axis in axes]
     if math.prod(map(len, lines)) > MOST_INPUTS:
         raise ValueError(f"axes: expected at most {MOST_INPUTS} inputs to predict at")
     inputs = np.tile([_number(value, "fixed") for value in fixed], (math.prod(map(len, lines)), 1))
     for axis, values in zip(axes, np.meshgrid(*lines, indexing="ij"), strict=True):
         inputs[:, whole(axis, "input", 0, columns - 1)] = values.ravel()
     return inputs
+
+
+def _line(axis: dict[str, Any]) -> np.ndarray:
+    low, high = (_number(axis.get(end), end) for end in ("low", "high"))
+    return np.linspace(low, high, whole(axis, "count", 1, MOST_INPUTS))

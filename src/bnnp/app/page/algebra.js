@@ -39,52 +39,96 @@ function solve(root, n, b) {
   return b;
 }
 
-/** The lower triangle of `I + A A^T` for a matrix of n rows, or of `I + A^T A` with `byColumn`. */
-function onePlusGram(a, n, d, byColumn) {
+/** Into m, the lower triangle of `I + A A^T` for a matrix of n rows, or of `I + A^T A` with `byColumn`. */
+function onePlusGram(m, a, n, d, byColumn) {
   const size = byColumn ? d : n;
-  const m = new Float64Array(size * size);
-  if (byColumn) {
-    for (let row = 0; row < n * d; row += d)
-      for (let i = 0; i < d; i++) for (let j = 0, v = a[row + i]; j <= i; j++) m[i * d + j] += v * a[row + j];
-  } else {
-    for (let i = 0; i < n; i++)
-      for (let j = 0; j <= i; j++) {
-        let sum = 0;
-        for (let k = 0, p = i * d, q = j * d; k < d; k++) sum += a[p + k] * a[q + k];
-        m[i * n + j] = sum;
-      }
-  }
+  if (byColumn) addOuterProducts(m.fill(0), a, n, d);
+  else for (let i = 0; i < n; i += 2) for (let j = 0; j <= i; j += 2) fourProducts(m, a, n, d, i, j);
   for (let i = 0; i < size; i++) m[i * size + i] += 1;
   return m;
 }
 
-/** `f L` for one row of features and a lower triangle (or the diagonal) of size d. Features that are 0 cost nothing. */
-function timesFactor(features, at, factor, start, d, diagonal, out, to) {
-  out.fill(0, to, to + d);
-  for (let i = 0; i < d; i++) {
-    const value = features[at + i];
-    if (value === 0) continue;
-    if (diagonal) out[to + i] = value * factor[start + i];
-    else for (let j = 0, row = start + i * d; j <= i; j++) out[to + j] += value * factor[row + j];
+/** Products of two rows with two others, which share the loads; a row beyond the last stands for the last. */
+function fourProducts(m, a, n, d, i, j) {
+  const k = Math.min(i + 1, n - 1);
+  const l = Math.min(j + 1, n - 1);
+  const p = i * d;
+  const q = k * d;
+  const r = j * d;
+  const s = l * d;
+  let [w, x, y, z] = [0, 0, 0, 0];
+  for (let c = 0; c < d; c++) {
+    const one = a[p + c];
+    const two = a[q + c];
+    w += one * a[r + c];
+    x += one * a[s + c];
+    y += two * a[r + c];
+    z += two * a[s + c];
   }
+  m[i * n + j] = w;
+  m[k * n + j] = y;
+  if (l <= i) m[i * n + l] = x;
+  m[k * n + l] = z;
+}
+
+/** Add `A^T A` to the lower triangle of a matrix, four rows of A at a time. */
+function addOuterProducts(m, a, n, d) {
+  const rest = n % 4;
+  for (let p = 0; p < n - rest; p += 4) {
+    const [r, s, t, u] = [p * d, (p + 1) * d, (p + 2) * d, (p + 3) * d];
+    for (let i = 0; i < d; i++) {
+      const [w, x, y, z] = [a[r + i], a[s + i], a[t + i], a[u + i]];
+      for (let j = 0, to = i * d; j <= i; j++) m[to + j] += w * a[r + j] + x * a[s + j] + y * a[t + j] + z * a[u + j];
+    }
+  }
+  for (let r = (n - rest) * d; r < n * d; r += d)
+    for (let i = 0; i < d; i++) for (let j = 0; j <= i; j++) m[i * d + j] += a[r + i] * a[r + j];
+}
+
+const present = new Int32Array(4096); // which features of a row are not 0
+
+/** Add `f W` to `out` for one row of features, four rows of W at a time; a lower triangle has `lower`. */
+function addProduct(f, at, d, w, start, width, lower, out, to) {
+  let count = 0;
+  for (let i = 0; i < d; i++) if (f[at + i] !== 0) present[count++] = i;
+  const rest = count % 4;
+  for (let q = 0; q < count - rest; q += 4) {
+    const [i, j, k, l] = [present[q], present[q + 1], present[q + 2], present[q + 3]];
+    const [a, b, c, e] = [f[at + i], f[at + j], f[at + k], f[at + l]];
+    const [p, r, s, t] = [start + i * width, start + j * width, start + k * width, start + l * width];
+    const end = lower ? l + 1 : width;
+    for (let m = 0; m < end; m++) out[to + m] += a * w[p + m] + b * w[r + m] + c * w[s + m] + e * w[t + m];
+  }
+  for (let q = count - rest; q < count; q++) {
+    const [a, p] = [f[at + present[q]], start + present[q] * width];
+    for (let m = 0; m < width; m++) out[to + m] += a * w[p + m];
+  }
+}
+
+/** `f L` for one row of features and a lower triangle, or the diagonal, of size d. */
+function timesFactor(f, at, factor, start, d, diagonal, out, to) {
+  if (diagonal) for (let i = 0; i < d; i++) out[to + i] = f[at + i] * factor[start + i];
+  else addProduct(f, at, d, factor, start, d, true, out, to);
 }
 
 /** Rows of features times weights (d x out). */
 function product(features, rows, d, weights, out) {
   const found = new Float64Array(rows * out);
-  for (let r = 0; r < rows; r++)
-    for (let i = 0; i < d; i++) {
-      const value = features[r * d + i];
-      if (value === 0) continue;
-      for (let j = 0, w = i * out, to = r * out; j < out; j++) found[to + j] += value * weights[w + j];
-    }
+  for (let r = 0; r < rows; r++) addProduct(features, r * d, d, weights, 0, out, false, found, r * out);
   return found;
 }
 
 function dot(a, at, b, from, count) {
-  let sum = 0;
-  for (let i = 0; i < count; i++) sum += a[at + i] * b[from + i];
-  return sum;
+  let [w, x, y, z] = [0, 0, 0, 0];
+  let i = 0;
+  for (; i < count - 3; i += 4) {
+    w += a[at + i] * b[from + i];
+    x += a[at + i + 1] * b[from + i + 1];
+    y += a[at + i + 2] * b[from + i + 2];
+    z += a[at + i + 3] * b[from + i + 3];
+  }
+  for (; i < count; i++) w += a[at + i] * b[from + i];
+  return w + x + (y + z);
 }
 
 /** The complementary error function, to 1.2e-7 of its value (Numerical Recipes, section 6.2). */

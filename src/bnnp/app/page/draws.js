@@ -101,10 +101,15 @@ class Draws {
     return block.subarray(start, start + size);
   }
 
-  /** The draw of one sample for one point. */
-  point(layer, sample, unit, units, index) {
-    const keys = [layer, OF_POINTS, Math.floor(sample / SAMPLES_A_BLOCK), Math.floor(index / POINTS_A_BLOCK)];
-    const block = this.block(keys, SAMPLES_A_BLOCK * units * POINTS_A_BLOCK);
-    return block[((sample % SAMPLES_A_BLOCK) * units + unit) * POINTS_A_BLOCK + (index % POINTS_A_BLOCK)];
+  /** The draws of one sample for the first `n` points of one unit. */
+  points(layer, sample, unit, units, n) {
+    const found = new Float64Array(n);
+    for (let start = 0; start < n; start += POINTS_A_BLOCK) {
+      const keys = [layer, OF_POINTS, Math.floor(sample / SAMPLES_A_BLOCK), start / POINTS_A_BLOCK];
+      const block = this.block(keys, SAMPLES_A_BLOCK * units * POINTS_A_BLOCK);
+      const from = ((sample % SAMPLES_A_BLOCK) * units + unit) * POINTS_A_BLOCK;
+      found.set(block.subarray(from, from + Math.min(POINTS_A_BLOCK, n - start)), start);
+    }
+    return found;
   }
 }

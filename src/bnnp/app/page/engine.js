@@ -4,21 +4,26 @@
 //     v = v0 + A^T M^-1 (r - A v0 - e),  M = I + A A^T,   or   v = P^-1 (v0 + A^T (r - e)),  P = I + A^T A,
 // whichever matrix is smaller. The numbers are those of `model.condition(x, y, num_samples, seed)` in Python.
 
-/** The conditioned Gaussian of one unit: `A`, `r`, the Cholesky factor of M or P. */
+/** Room for the matrices of one unit. */
+function room(n, d) {
+  const size = Math.min(n, d);
+  return { a: new Float64Array(n * d), r: new Float64Array(n), root: new Float64Array(size * size) };
+}
+
+/** The conditioned Gaussian of one unit: `A`, `r`, and the Cholesky factor of M or P, in the room given. */
 class Unit {
-  constructor(prior, unit, phi, n, d, seen) {
+  constructor(prior, unit, phi, n, d, seen, { a, r, root }) {
     const { factor, diagonal, mean } = prior;
     this.start = unit * (diagonal ? d : d * d);
-    Object.assign(this, { prior, n, d, at: unit * d, byColumn: n > d });
-    this.a = new Float64Array(n * d);
-    this.r = new Float64Array(n);
+    Object.assign(this, { prior, n, d, a, r, at: unit * d, byColumn: n > d });
+    a.fill(0);
     for (let i = 0; i < n; i++) {
       const inverse = seen.inverse(i, unit);
-      timesFactor(phi, i * d, factor, this.start, d, diagonal, this.a, i * d);
-      for (let j = i * d; j < (i + 1) * d; j++) this.a[j] *= inverse;
-      this.r[i] = (seen.y(i, unit) - dot(phi, i * d, mean, this.at, d)) * inverse;
+      timesFactor(phi, i * d, factor, this.start, d, diagonal, a, i * d);
+      for (let j = i * d; j < (i + 1) * d; j++) a[j] *= inverse;
+      r[i] = (seen.y(i, unit) - dot(phi, i * d, mean, this.at, d)) * inverse;
     }
-    this.root = cholesky(onePlusGram(this.a, n, d, this.byColumn), this.byColumn ? d : n);
+    this.root = cholesky(onePlusGram(root, a, n, d, this.byColumn), Math.min(n, d));
   }
 
   /** `v` for the draws v0 and e; the mean for draws that are 0. */
@@ -26,7 +31,7 @@ class Unit {
     const { a, n, d, r } = this;
     const v = Float64Array.from(v0);
     const right = new Float64Array(n);
-    for (let i = 0; i < n; i++) right[i] = r[i] - e(i) - (this.byColumn ? 0 : dot(a, i * d, v, 0, d));
+    for (let i = 0; i < n; i++) right[i] = r[i] - e[i] - (this.byColumn ? 0 : dot(a, i * d, v, 0, d));
     if (!this.byColumn) solve(this.root, n, right);
     for (let i = 0; i < n; i++) for (let j = 0; j < d; j++) v[j] += a[i * d + j] * right[i];
     return this.byColumn ? solve(this.root, d, v) : v;
@@ -125,7 +130,7 @@ function inOrder(x, y) {
   return [order.map((i) => x[i]), order.map((i) => y[i])];
 }
 
-/** The posterior of one sample after the other: weights of every layer, and the last layer's Gaussians. */
+/** The posterior: for every sample the weights of all layers, and the last layer's Gaussians. */
 function condition(model, asked, draws, standard) {
   const first = asked.first ?? asked.x.length;
   const [x, y] = inOrder(asked.x.slice(0, first), asked.y.slice(0, first));
@@ -133,32 +138,57 @@ function condition(model, asked, draws, standard) {
   const all = prepared(model, [...x, ...asked.x.slice(first)], [...y, ...asked.y.slice(first)]);
   const priors = standard ? model.standard : model.prior;
   const last = priors.length - 1;
-  const shared = new Map(); // the first layer's units, which do not depend on the sample
+  const layers = priors.map((prior, index) => new Layer(model, prior, index, index === last ? all : known, draws));
   return Array.from({ length: asked.samples }, (_, sample) => {
-    let [here, everywhere] = [known.x, all.x];
-    const weights = priors.map((prior, layer) => {
-      const [d, units] = [model.sizes[layer] + 1, model.sizes[layer + 1]];
-      const task = layer === last ? all : known;
-      const before = layer === last ? everywhere : here;
-      const activation = layer ? ACTIVATIONS[model.activation] : null;
-      const phi = withBias(before, task.n, d - 1, activation);
-      const make = () => {
-        const seen = task.n ? observations(model, layer, task, before) : null;
-        return Array.from({ length: units }, (_, unit) => new Unit(prior, unit, phi, task.n, d, seen));
-      };
-      if (layer === 0 && !shared.has(0)) shared.set(0, make());
-      const found = layer === 0 ? shared.get(0) : make();
-      const w = new Float64Array(d * units);
-      found.forEach((unit, u) => {
-        const e = (i) => draws.point(layer, sample, u, units, i);
-        const values = unit.weights(unit.whitened(draws.weights(layer, sample, u, units, d), e));
-        for (let i = 0; i < d; i++) w[i * units + u] = Math.fround(values[i]);
-      });
-      if (layer === last) return { w, units: found };
-      if (known !== all) everywhere = product(withBias(everywhere, all.n, d - 1, activation), all.n, d, w, units);
-      here = product(withBias(here, known.n, d - 1, activation), known.n, d, w, units);
-      return { w };
+    const h = { known: known.x, all: all.x };
+    return layers.map((layer) => {
+      const found = layer.sample(sample, layer.index === last ? h.all : h.known, layer.index === last);
+      h.known = layer.outputs(h.known, known.n, found.w);
+      h.all = all.n === known.n ? h.known : layer.outputs(h.all, all.n, found.w);
+      return found;
     });
-    return weights;
   });
+}
+
+/** One layer at the points that it is conditioned on. */
+class Layer {
+  constructor(model, prior, index, task, draws) {
+    Object.assign(this, { model, prior, index, task, draws });
+    this.d = model.sizes[index] + 1;
+    this.units = model.sizes[index + 1];
+    this.scratch = room(task.n, this.d);
+  }
+
+  features(before, rows) {
+    return withBias(before, rows, this.d - 1, this.index ? ACTIVATIONS[this.model.activation] : null);
+  }
+
+  outputs(before, rows, w) {
+    return product(this.features(before, rows), rows, this.d, w, this.units);
+  }
+
+  /** The Gaussians of all units; those of the first layer do not depend on the sample. With `kept`, each has its room. */
+  *gaussians(before, kept) {
+    const { prior, task, d } = this;
+    const phi = this.features(before, task.n);
+    const seen = task.n ? observations(this.model, this.index, task, before) : null;
+    for (let unit = 0; unit < this.units; unit++)
+      yield new Unit(prior, unit, phi, task.n, d, seen, kept ? room(task.n, d) : this.scratch);
+  }
+
+  /** The weights of one sample (d x units), and the units where they are kept. */
+  sample(sample, before, kept) {
+    const { d, units, draws, index } = this;
+    if (index === 0) this.shared ??= [...this.gaussians(before, true)];
+    const found = kept && index > 0 ? [...this.gaussians(before, true)] : (this.shared ?? this.gaussians(before, false));
+    const w = new Float64Array(d * units);
+    let u = 0;
+    for (const unit of found) {
+      const v0 = draws.weights(index, sample, u, units, d);
+      const values = unit.weights(unit.whitened(v0, draws.points(index, sample, u, units, this.task.n)));
+      for (let i = 0; i < d; i++) w[i * units + u] = Math.fround(values[i]);
+      u += 1;
+    }
+    return kept ? { w, units: found } : { w };
+  }
 }

@@ -46,7 +46,7 @@ function realValued(model, asked, samples, ran, rows) {
     const noise = model.likelihood.noise[k] ** 2;
     const centres = samples.map((layers) => {
       const unit = layers.at(-1).units[k];
-      return unit.weights(unit.whitened(new Float64Array(d), () => 0));
+      return unit.weights(unit.whitened(new Float64Array(d), new Float64Array(unit.n)));
     });
     const lines = { mean: [], low: [], high: [], spread: [] };
     for (let i = 0; i < rows; i++) {
@@ -113,7 +113,7 @@ function ofSorted(values, level) {
 function unpack(content) {
   const bytes = Uint8Array.from(atob(content.numbers), (letter) => letter.charCodeAt(0));
   const numbers = new Float32Array(bytes.buffer);
-  const array = ([start, count]) => numbers.subarray(start, start + count);
+  const array = ([start, count]) => Float64Array.from(numbers.subarray(start, start + count));
   return {
     ...content,
     prior: content.prior.map(({ mean, factor, diagonal }) => ({ mean: array(mean), factor: array(factor), diagonal })),
@@ -124,8 +124,8 @@ function unpack(content) {
 
 /** Mean 0 and variance 1/d for all weights. */
 function standardPrior(d, units) {
-  const factor = new Float32Array(units * d).fill(Math.sqrt(1 / d));
-  return { mean: new Float32Array(units * d), factor, diagonal: true };
+  const factor = new Float64Array(units * d).fill(Math.fround(Math.sqrt(1 / d)));
+  return { mean: new Float64Array(units * d), factor, diagonal: true };
 }
 
 /** Answers to the page's messages; `Draws` of the last seed are kept. */
