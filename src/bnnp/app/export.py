@@ -139,10 +139,11 @@ def _noise(model: AmortisedModel) -> dict[str, list[float]]:
 
 
 def _check(name: str, model: AmortisedModel) -> None:
+    likelihood = model.likelihood.config()["name"]
     reasons = {
         "points of a context see each other": not can_be_cut(model),
         "its prior correlates the weights of several units": model.prior.couples_outputs,
-        "its likelihood is not Gaussian, Bernoulli or categorical": model.likelihood.config()["name"] not in LIKELIHOODS,
+        "its likelihood is not Gaussian, Bernoulli or categorical": likelihood not in LIKELIHOODS,
         "its activation is a function of your own": not isinstance(model.network.activation, str),
         "it is in float64": model.dtype != torch.float32,
     }
