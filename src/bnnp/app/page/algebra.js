@@ -67,7 +67,7 @@ function fourProducts(m, a, n, d, i, j) {
   }
   m[i * n + j] = w;
   m[k * n + j] = y;
-  if (l <= i) m[i * n + l] = x;
+  m[i * n + l] = x;
   m[k * n + l] = z;
 }
 

@@ -152,15 +152,13 @@ function online({ state }) {
 }
 
 function downloads(page) {
-  const { state } = page;
-  const asked = () => page.asked;
   return group(
     "Take away",
     element("div", { className: "buttons" },
       button("save-svg", "SVG", () => page.svg() && save("posterior.svg", standalone(page.svg()).text, "image/svg+xml")),
       button("save-png", "PNG", () => page.png()),
-      button("save-csv", "CSV", () => save("predictions.csv", csv(state, asked(), page.pictures.get("posterior")), "text/csv")),
-      button("save-python", "Python", () => save("posterior.py", python(state, asked()), "text/x-python"))),
+      button("save-csv", "CSV", () => save("predictions.csv", page.csv(), "text/csv")),
+      button("save-python", "Python", () => save("posterior.py", page.python(), "text/x-python"))),
     note("The Python code gives the same numbers."),
   );
 }

@@ -287,6 +287,14 @@ class Page {
     });
   }
 
+  csv() {
+    return csv(this.state, this.asked, this.pictures.get("posterior"));
+  }
+
+  python() {
+    return python(this.state, this.asked);
+  }
+
   svg() {
     return this.plots.find(({ plot }) => plot.interactive)?.plot.svg;
   }
