@@ -56,7 +56,10 @@ function fourProducts(m, a, n, d, i, j) {
   const q = k * d;
   const r = j * d;
   const s = l * d;
-  let [w, x, y, z] = [0, 0, 0, 0];
+  let w = 0;
+  let x = 0;
+  let y = 0;
+  let z = 0;
   for (let c = 0; c < d; c++) {
     const one = a[p + c];
     const two = a[q + c];
@@ -75,9 +78,15 @@ function fourProducts(m, a, n, d, i, j) {
 function addOuterProducts(m, a, n, d) {
   const rest = n % 4;
   for (let p = 0; p < n - rest; p += 4) {
-    const [r, s, t, u] = [p * d, (p + 1) * d, (p + 2) * d, (p + 3) * d];
+    const r = p * d;
+    const s = r + d;
+    const t = s + d;
+    const u = t + d;
     for (let i = 0; i < d; i++) {
-      const [w, x, y, z] = [a[r + i], a[s + i], a[t + i], a[u + i]];
+      const w = a[r + i];
+      const x = a[s + i];
+      const y = a[t + i];
+      const z = a[u + i];
       for (let j = 0, to = i * d; j <= i; j++) m[to + j] += w * a[r + j] + x * a[s + j] + y * a[t + j] + z * a[u + j];
     }
   }
@@ -93,14 +102,20 @@ function addProduct(f, at, d, w, start, width, lower, out, to) {
   for (let i = 0; i < d; i++) if (f[at + i] !== 0) present[count++] = i;
   const rest = count % 4;
   for (let q = 0; q < count - rest; q += 4) {
-    const [i, j, k, l] = [present[q], present[q + 1], present[q + 2], present[q + 3]];
-    const [a, b, c, e] = [f[at + i], f[at + j], f[at + k], f[at + l]];
-    const [p, r, s, t] = [start + i * width, start + j * width, start + k * width, start + l * width];
-    const end = lower ? l + 1 : width;
+    const a = f[at + present[q]];
+    const b = f[at + present[q + 1]];
+    const c = f[at + present[q + 2]];
+    const e = f[at + present[q + 3]];
+    const p = start + present[q] * width;
+    const r = start + present[q + 1] * width;
+    const s = start + present[q + 2] * width;
+    const t = start + present[q + 3] * width;
+    const end = lower ? present[q + 3] + 1 : width;
     for (let m = 0; m < end; m++) out[to + m] += a * w[p + m] + b * w[r + m] + c * w[s + m] + e * w[t + m];
   }
   for (let q = count - rest; q < count; q++) {
-    const [a, p] = [f[at + present[q]], start + present[q] * width];
+    const a = f[at + present[q]];
+    const p = start + present[q] * width;
     for (let m = 0; m < width; m++) out[to + m] += a * w[p + m];
   }
 }
@@ -119,7 +134,10 @@ function product(features, rows, d, weights, out) {
 }
 
 function dot(a, at, b, from, count) {
-  let [w, x, y, z] = [0, 0, 0, 0];
+  let w = 0;
+  let x = 0;
+  let y = 0;
+  let z = 0;
   let i = 0;
   for (; i < count - 3; i += 4) {
     w += a[at + i] * b[from + i];
