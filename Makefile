@@ -28,13 +28,14 @@ lint: .venv/installed
 
 docs: .venv/installed  ## The documentation as a site, in site/
 	$(BIN)/mkdocs build --strict
+	for name in sawtooth heaviside gp; do $(BIN)/bnnp app zoo:$$name --source $$name --export site/zoo/$$name.html; done
 
 bench: .venv/installed  ## Time a training step and a prediction, beside a plain transcription and the machine's limit
 	$(BIN)/bnnp bench --plain benchmarks/plain.py
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0 -e ".[data,grib,dev]"
+	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0 -e ".[data,grib,app,dev]"
 	$(BIN)/python -c "import torch; assert torch.__version__.startswith('2.13.0'), torch.__version__"
 	$(BIN)/pyright --version  # fetches what it needs, so that later commands work offline
 	$(BIN)/python -c "from bnnp.numerics.backends.numba.binding import compile_loops; compile_loops()"  # once, so that nobody waits for it later

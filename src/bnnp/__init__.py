@@ -42,6 +42,8 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp.prediction.mixture import MixturePredictive as MixturePredictive
     from bnnp.prediction.sampled import SampledPredictive as SampledPredictive
     from bnnp.priors import starts as starts
+    from bnnp.recipe import Learned as Learned
+    from bnnp.recipe import learn as learn
     from bnnp.training import Checkpointing as Checkpointing
     from bnnp.training import Evaluation as Evaluation
     from bnnp.training import FitResult as FitResult
@@ -101,6 +103,8 @@ _PLACES = {
     "SampledPredictive": "bnnp.prediction.sampled",
     "evaluation": "bnnp.evaluation",
     "evaluate": "bnnp.evaluation",
+    "learn": "bnnp.recipe",
+    "Learned": "bnnp.recipe",
     "Oracle": "bnnp.evaluation",
     "Scores": "bnnp.evaluation",
     "plots": "bnnp.plots",

@@ -36,7 +36,7 @@ RACE = 2
 """Rounds after which the better start is taken."""
 MANY_TASKS = 64
 """With fewer tasks only the first start is tried: they are too few to train random features."""
-LEAST_TASKS = 8
+LEAST_TASKS = 20
 """With fewer tasks the model stays where it starts: there are none to judge training by."""
 LEFT_OUT = (0.25, 64)
 """The share of the tasks that is left out to judge training by, and the largest number of them."""
@@ -80,10 +80,12 @@ def learn(
 ) -> Learned[Trained]:
     """Learn a model from tasks, and decide how much to train. The model is changed in place.
 
-    The prior starts where the tasks suggest in closed form (`bnnp.starts.Empirical`). From there the model is trained in
-    rounds, each twice as long as the one before. After each round it predicts tasks that were left out; training ends
-    with the first round that does not help, or when the time is up. If tasks are few, the same rounds are then done
-    again with all tasks. So the result is never worse, on left-out tasks, than the start.
+    The prior starts where the tasks suggest in closed form (`bnnp.starts.Empirical`). From there the model is trained
+    in rounds, each twice as long as the one before. After each round it predicts tasks that were left out; training
+    ends with the first round that does not help, or when the time is up. With many tasks, or a source that draws new
+    ones, a second start is tried as well (`bnnp.starts.Spread`), and the better of the two is trained further. A model
+    of a finite number of tasks then learns from all of them in the same way. So the result is never worse, on tasks
+    that were left out, than the start.
 
     Args:
         model: A model with a prior over weights.

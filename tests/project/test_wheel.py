@@ -13,7 +13,7 @@ import pytest
 import bnnp
 
 ROOT = Path(__file__).parents[2]
-MUST_HAVE = ("py.typed", "zoo/sawtooth.bnnp", "data/paper_tests/sawtooth.csv", "cli/entry.py")
+MUST_HAVE = ("py.typed", "zoo/sawtooth.bnnp", "data/paper_tests/sawtooth.csv", "cli/entry.py", "app/page/page.html")
 USE = """
 import bnnp
 import numpy as np

@@ -11,6 +11,7 @@ from bnnp.cli.evaluate import evaluate
 from bnnp.cli.experiment import experiment
 from bnnp.cli.info import info
 from bnnp.cli.messages import show_error, show_warning
+from bnnp.cli.page import app as show_page
 from bnnp.cli.predict import infer, predict
 from bnnp.cli.sample import sample
 from bnnp.cli.showcase import bench, demo
@@ -18,11 +19,11 @@ from bnnp.cli.train import train
 
 MISUSE = 2
 DEBUG = "--debug"
-VERBS = (demo, train, predict, infer, evaluate, sample, experiment, bench, info)
+VERBS = (demo, train, predict, infer, evaluate, sample, show_page, experiment, bench, info)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 for verb in VERBS:
-    app.command()(verb)
+    app.command(verb.__name__)(verb)
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def evaluate(
         check_out(out, (".json",), [table])
     loaded = bnnp.load(model)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
-    tasks = _test_tasks(loaded, table, reading, task, role) if source is None else _known_tasks(source)
+    tasks = data_sets("evaluate", loaded, table, source, task, role, reading)
     if isinstance(tasks, Collection) and tasks.splits:
         refuse(context, ("context_share",), "data with fixed contexts", "contexts are as they are")
     share = pair(context_share, "context-share")
@@ -83,15 +83,25 @@ def evaluate(
         print_files([write_atomically(out, scores.to_json())])
 
 
-def _known_tasks(source: str) -> TaskSource:
-    return source_named(source, {**TESTS, **SOURCES})
-
-
-def _test_tasks(
-    model: MetaLearner, table: Path | None, reading: Reading, task: str | None, role: str | None
+def data_sets(
+    verb: str,
+    model: MetaLearner,
+    table: Path | None,
+    source: str | None,
+    task: str | None,
+    role: str | None,
+    reading: Reading,
 ) -> TaskSource:
-    """The data sets of a table; the column that tells them apart is that of training, if none is named."""
+    """The data sets of a table with the model's columns, or of a source by its name.
+
+    The column that tells the data sets of a table apart is that of training, if none is named.
+
+    Raises:
+        ValueError: If there is neither.
+    """
+    if source is not None:
+        return source_named(source, {**TESTS, **SOURCES})
     task = model.columns.task_name if task is None else task
     if table is None or task is None:
-        raise ValueError("evaluate: got no test data, expected a table with --task COLUMN, or --source NAME")
+        raise ValueError(f"{verb}: got no data, expected a table with --task COLUMN, or --source NAME")
     return reading.tasks(table, task=task, x=model.columns.x_names, y=model.columns.y_names, role=role)

@@ -38,6 +38,7 @@ from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from bnnp.models import MetaLearner
 from bnnp.models.bnnp import BNNP
 from bnnp.neural_processes import PEERS
+from bnnp.recipe import Learned
 from bnnp.tasks.datasets.registry import SOURCES, source_named
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.training import FitResult
@@ -58,13 +59,13 @@ PriorName = Annotated[
     str, typer.Option("--prior", help="factorised, unitwise, layerwise or networkwise.", rich_help_panel=MODEL)
 ]
 PriorStart = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="spread, fitted, switch, floor, place or standard: where learning the prior starts.", rich_help_panel=MODEL
+        help="empirical, spread or standard: where learning the prior starts. Needs --steps.", rich_help_panel=TRAINING
     ),
 ]
 Learnability = Annotated[
-    float, typer.Option(help="Share of the prior that is learned; less for few data sets.", rich_help_panel=MODEL)
+    float, typer.Option(help="Share of the prior that may be learned (the paper's decimal).", rich_help_panel=MODEL)
 ]
 LikelihoodName = Annotated[
     str | None,
@@ -79,23 +80,41 @@ Noise = Annotated[
     float, typer.Option(help="First guess of the noise, in standardised units of y.", rich_help_panel=MODEL)
 ]
 MaxNoise = Annotated[float | None, typer.Option(help="Upper bound of the learned noise.", rich_help_panel=MODEL)]
-Steps = Annotated[int, typer.Option(help="Training steps.", rich_help_panel=TRAINING)]
+Minutes = Annotated[
+    float, typer.Option(help="Time after which no new round of training begins.", rich_help_panel=TRAINING)
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        help="Training steps. By default, data sets that are left out decide how much to train.",
+        rich_help_panel=TRAINING,
+    ),
+]
 Samples = Annotated[
     int | None,
     typer.Option(
         "--samples", help="Samples per data set and step; by default as many as are needed.", rich_help_panel=TRAINING
     ),
 ]
-BatchSize = Annotated[int, typer.Option(help="Data sets per step.", rich_help_panel=TRAINING)]
-LearningRate = Annotated[str, typer.Option(help="First and last learning rate.", rich_help_panel=TRAINING)]
-ClipNorm = Annotated[float, typer.Option(help="Bound on the norm of the gradient.", rich_help_panel=TRAINING)]
+BatchSize = Annotated[
+    int | None, typer.Option(help="Data sets per step; 5 by default. Needs --steps.", rich_help_panel=TRAINING)
+]
+LearningRate = Annotated[
+    str | None, typer.Option(help="First and last learning rate. Needs --steps.", rich_help_panel=TRAINING)
+]
+ClipNorm = Annotated[
+    float | None, typer.Option(help="Bound on the norm of the gradient. Needs --steps.", rich_help_panel=TRAINING)
+]
 PriorLrMultiplier = Annotated[
-    float,
+    float | None,
     typer.Option(
-        help="How many times faster the prior learns than the rest; 3 pays with very many tasks.",
+        help="How many times faster the prior learns than the rest; 3 pays with very many tasks. Needs --steps.",
         rich_help_panel=TRAINING,
     ),
 ]
+PEER_STEPS = 2000
+"""Steps of a neural process, if none are given."""
+ONLY_WITH_STEPS = ("samples", "batch_size", "learning_rate", "clip_norm", "prior_lr_multiplier", "prior_start")
 
 
 def train(
@@ -112,19 +131,20 @@ def train(
     context_share: ContextShare = "0.1,0.5",
     model: Kind = "bnnp",
     hidden: Hidden = "64,64",
-    activation: Activation = "relu",
+    activation: Activation = "silu",
     prior: PriorName = "unitwise",
-    prior_start: PriorStart = "spread",
     learnability: Learnability = 1.0,
     likelihood: LikelihoodName = None,
     noise: Noise = 0.1,
     max_noise: MaxNoise = None,
-    steps: Steps = 2000,
+    minutes: Minutes = 10.0,
+    steps: Steps = None,
     samples: Samples = None,
-    batch_size: BatchSize = 5,
-    learning_rate: LearningRate = "3e-3,1e-4",
-    clip_norm: ClipNorm = 200.0,
-    prior_lr_multiplier: PriorLrMultiplier = 1.0,
+    batch_size: BatchSize = None,
+    learning_rate: LearningRate = None,
+    clip_norm: ClipNorm = None,
+    prior_lr_multiplier: PriorLrMultiplier = None,
+    prior_start: PriorStart = None,
     out: Out = Path("model"),
     seed: Seed = 0,
     quiet: Quiet = False,
@@ -133,15 +153,28 @@ def train(
 
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """
-    _check_options(context, source, model, likelihood)
+    _check_options(context, source, model, likelihood, steps)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     tasks = _training_tasks(table, source, task, x, y, reading)
     chosen = _Model(model, hidden, activation, prior, learnability, likelihood, noise, max_noise)
-    learner = chosen.learner(tasks, seed)
-    training = _Training(
-        steps, samples, batch_size, context_share, learning_rate, clip_norm, prior_lr_multiplier, prior_start
-    )
-    result = training.fit(learner, tasks, out, seed, progress=not quiet)
+    learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
+    with folder_for_results(out):
+        if steps is None and isinstance(learner, BNNP):
+            result = bnnp.learn(
+                learner,
+                tasks,
+                minutes=minutes,
+                context_share=share,
+                folder=out / "rounds",
+                progress=not quiet,
+                seed=seed,
+            )
+            print(*result.decisions, sep="\n", file=sys.stderr)
+        else:
+            training = _Training(
+                steps or PEER_STEPS, samples, batch_size, learning_rate, clip_norm, prior_lr_multiplier, prior_start
+            )
+            result = training.fit(learner, tasks, share, out, seed, progress=not quiet)
     print_files(_write(result, tasks, out, seed))
     if result.interrupted:
         print("stopped; the same command goes on from here", file=sys.stderr)
@@ -166,7 +199,12 @@ class _Model:
         likelihood, outputs = _likelihood(kind, self.noise, self.max_noise, tasks)
         sizes = numbers(self.hidden, int, "hidden")
         if self.kind == "bnnp":
-            model = BNNP(tasks.in_size, outputs, sizes, self.activation, self.prior, likelihood, seed=seed)
+            dtype = torch.float64 if isinstance(tasks, Collection) else torch.float32
+            last = "likelihood" if kind == "gaussian" else None
+            model = BNNP(
+                *(tasks.in_size, outputs, sizes, self.activation, self.prior, likelihood),
+                **{"last_layer": last, "dtype": dtype, "seed": seed},
+            )
             return model.set_prior_learnability(self.learnability)
         if self.kind not in PEERS:
             raise ValueError(f"model: got {self.kind!r}, expected bnnp, {', '.join(PEERS)}")
@@ -181,39 +219,57 @@ class _Training:
 
     steps: int
     samples: int | None
-    batch_size: int
-    context_share: str
-    learning_rate: str
-    clip_norm: float
-    prior_lr_multiplier: float
-    prior_start: str
+    batch_size: int | None
+    learning_rate: str | None
+    clip_norm: float | None
+    prior_lr_multiplier: float | None
+    prior_start: str | None
 
-    def fit(self, learner: MetaLearner, tasks: TaskSource, out: Path, seed: int, *, progress: bool) -> FitResult:
+    def fit(
+        self,
+        learner: MetaLearner,
+        tasks: TaskSource,
+        share: tuple[float, float],
+        out: Path,
+        seed: int,
+        *,
+        progress: bool,
+    ) -> FitResult:
         objective = bnnp.objectives.PPAVI if isinstance(learner, BNNP) else bnnp.objectives.NPML
-        with folder_for_results(out):
-            return bnnp.fit(
-                learner,
-                tasks,
-                objective=None if self.samples is None else objective(self.samples),
-                steps=self.steps,
-                batch_size=self.batch_size,
-                context_share=pair(self.context_share, "context-share"),
-                settings=bnnp.FitSettings(
-                    learning_rate=pair(self.learning_rate, "learning-rate"),
-                    prior_lr_multiplier=self.prior_lr_multiplier,
-                    clip_norm=self.clip_norm,
-                    prior_start=self.prior_start,
-                ),
-                checkpoint=out,
-                progress=progress,
-                seed=seed,
-            )
+        return bnnp.fit(
+            learner,
+            tasks,
+            objective=None if self.samples is None else objective(self.samples),
+            steps=self.steps,
+            context_share=share,
+            settings=self._settings(),
+            checkpoint=out,
+            progress=progress,
+            seed=seed,
+            **({} if self.batch_size is None else {"batch_size": self.batch_size}),
+        )
+
+    def _settings(self) -> bnnp.FitSettings:
+        rate = None if self.learning_rate is None else pair(self.learning_rate, "learning-rate")
+        given = {
+            "learning_rate": rate,
+            "prior_lr_multiplier": self.prior_lr_multiplier,
+            "clip_norm": self.clip_norm,
+            "prior_start": self.prior_start,
+        }
+        return bnnp.FitSettings(**{name: value for name, value in given.items() if value is not None})  # pyright: ignore
 
 
-def _check_options(context: typer.Context, source: str | None, model: str, likelihood: str | None) -> None:
+def _check_options(
+    context: typer.Context, source: str | None, model: str, likelihood: str | None, steps: int | None
+) -> None:
     """Refuse options that have no effect beside others."""
     if source is not None:
         refuse(context, ("task", "x", "y", *READING), "--source", "no table is read")
+    if steps is None and model == "bnnp":
+        refuse(context, ONLY_WITH_STEPS, "training that decides by itself how much to train", "add --steps to choose")
+    if steps is not None:
+        refuse(context, ("minutes",), "--steps", "the number of steps decides when training ends")
     if model != "bnnp":
         reason = "a neural process has no prior over weights"
         refuse(context, ("prior", "prior_start", "learnability", "prior_lr_multiplier"), f"--model {model}", reason)
@@ -265,10 +321,11 @@ def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSou
     )
 
 
-def _write(result: FitResult, tasks: TaskSource, out: Path, seed: int) -> list[Path]:
+def _write(result: FitResult | Learned, tasks: TaskSource, out: Path, seed: int) -> list[Path]:
     """The model, its history and figures of both."""
     files = [result.model.save(out / "model.bnnp"), result.history.save(out / "history.json")]
-    files.append(plots.save_figure(plots.history(result.history), out / "history.png"))
+    if result.history.steps:
+        files.append(plots.save_figure(plots.history(result.history), out / "history.png"))
     if tasks.in_size == 1 and isinstance(result.model, BNNP):
         files.append(_prior_figure(result.model, tasks, out / "prior.png", seed))
     return files

@@ -1,7 +1,7 @@
 """`bnnp.infer`: the posterior over weights for one data set, or for many, by a method of the user's choice."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, TypedDict, Unpack, overload
 
@@ -48,6 +48,10 @@ METHODS: dict[str, Method] = {
 """Methods by name, with their default settings."""
 _START, _RUN, _SAMPLE = range(3)
 
+Array = ArrayLike | Tensor
+Progress = bool | Callable[[int, int], None]
+DataSets = Sequence[tuple[Array, Array] | Task]
+
 
 class Options(TypedDict, total=False):
     """Options of both forms of `infer`; `infer` and `Effort` explain each of them."""
@@ -63,7 +67,7 @@ class Options(TypedDict, total=False):
     climb: int
     whitened: bool
     seed: Seed
-    progress: bool
+    progress: Progress
 
 
 class OptionsOfMany(TypedDict, total=False):
@@ -74,11 +78,7 @@ class OptionsOfMany(TypedDict, total=False):
     effort: Effort | None
     whitened: bool
     seed: Seed
-    progress: bool
-
-
-Array = ArrayLike | Tensor
-DataSets = Sequence[tuple[Array, Array] | Task]
+    progress: Progress
 
 
 @overload
@@ -96,7 +96,7 @@ def infer(
     num_samples: int = 1000,
     whitened: bool = True,
     seed: Seed = 0,
-    progress: bool = False,
+    progress: Progress = False,
     **effort: Any,
 ) -> InferredPosterior:
     """Infer the posterior over a network's weights for one data set, under any prior of the library, learned or not.
@@ -114,7 +114,8 @@ def infer(
         whitened: Whether Markov chains and searches for modes work in coordinates in which the prior is standard
             normal.
         seed: Seed of all draws.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar; or a function of the steps done and of all steps, which is called
+            after every step. It may raise an exception of its own, which ends the inference.
         **effort: Fields of `bnnp.inference.Effort`, as in `steps=1000`.
 
     Returns:
@@ -167,7 +168,7 @@ def infer_many(
     effort: Effort | None = None,
     whitened: bool = True,
     seed: Seed = 0,
-    progress: bool = False,
+    progress: Progress = False,
 ) -> list[InferredPosterior]:
     """Infer the posteriors of many data sets at once, as `infer` does for one. The data sets may differ in size.
 
@@ -180,7 +181,7 @@ def infer_many(
         effort: How much work goes into the inference.
         whitened: As for `infer`.
         seed: Seed of all draws.
-        progress: Whether to show a progress bar.
+        progress: As for `infer`.
 
     Returns:
         One posterior per data set.
@@ -208,22 +209,25 @@ def _infer_many(
     effort: Effort,
     whitened: bool,
     seed: Seed,
-    progress: bool,
+    progress: Progress,
 ) -> list[InferredPosterior]:
     choice = _method(method)
     check_samples(num_samples)
     check_flag("whitened", whitened)
-    check_flag("progress", progress)
+    if not callable(progress):
+        check_flag("progress", progress)
     number = as_integer(seed)
     prior, network = subject.prior, subject.network
     target = Target.of(prior, network, data_sets, subject.likelihood, whitened and choice.whitened)
     steps = choice.num_steps(effort, num_samples)
     state = choice.init(target, effort, num_samples, child(number, _START))
     generator = child(number, _RUN)
-    with ProgressBar(steps, enabled=progress, label="inferring") as bar:
-        for _ in range(steps):
+    with ProgressBar(steps, enabled=progress is True, label="inferring") as bar:
+        for done in range(1, steps + 1):
             state = choice.step(target, state, generator)
             bar.advance()
+            if callable(progress):
+                progress(done, steps)
     drawn = choice.sample(target, state, num_samples, child(number, _SAMPLE))
     _warn(drawn.diagnostics)
     found = zip(zip(*drawn.weights, strict=True), drawn.diagnostics, strict=True)

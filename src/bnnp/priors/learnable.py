@@ -63,10 +63,10 @@ class Learnable(nn.Module):
 class GaussianUnits(nn.Module):
     """`N(mean_u, L_u L_u^T)` for a number of units, with `L = diag(scale) (I + lower)`.
 
-    Starts at the standard prior: mean 0, no correlation, and the given variances. A start of strongly correlated weights
-    gives the units a `basis` and an `offset`: the weights are then `offset + basis v`, and the parameters are those of
-    `v`, which is standard normal at first. An optimiser that moves every parameter by the same small step would
-    otherwise break the balance of large weights that cancel each other.
+    Starts at the standard prior: mean 0, no correlation, and the given variances. Where a start assigns strongly
+    correlated weights, it gives the units a `basis` and an `offset`: the weights are then `offset + basis v`, and the
+    parameters are those of `v`, which is standard normal at first. An optimiser that moves every parameter by the same
+    small step would otherwise break the balance of large weights that cancel each other.
 
     Args:
         units: Number of units.

@@ -12,6 +12,8 @@ from bnnp.tasks.task import stacked
 
 START = 3
 """The branch of the run's random numbers that a start draws from."""
+LOG_ODDS = 4.0
+"""Slope of log-odds by probability where the probability is one half, by which starts see labels as numbers."""
 POINTS_FOR_START = 1000
 """Largest number of points per task that a start looks at."""
 
@@ -97,7 +99,8 @@ def _examples(model: MetaLearner, prior: Prior, tasks: TaskSource, count: int, g
     x = [model.columns.standardise_x(task.x.to(model.device)).to(model.dtype) for task in some]
     if not model.likelihood.real_valued:
         labels = [model.likelihood.encode(task.y.to(model.device)).to(model.dtype) for task in some]
-        return Examples(x, labels, x[0].new_ones(prior.network.sizes[-1]))
+        log_odds = [LOG_ODDS * (label - 0.5) for label in labels]
+        return Examples(x, log_odds, x[0].new_ones(prior.network.sizes[-1]))
     y = [model.columns.standardise_y(task.y.to(model.device)).to(model.dtype) for task in some]
     fixed = isinstance(model.likelihood, Gaussian) and not model.likelihood.learnable
     return Examples(x, y, torch.cat(y).std(0), model.likelihood.noise.detach() if fixed else None)

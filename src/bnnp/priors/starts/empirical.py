@@ -39,8 +39,8 @@ class Empirical(Start):
     The hidden layers have features that are spread over the inputs, and little uncertainty. The last layer is that of a
     linear mixed model on these features: it has a mean, which is what tasks have in common, and a covariance, which is
     how they differ. How rough the features are, which inputs matter and how large the noise is are chosen by the
-    evidence of the tasks. How far the covariance leaves a simple form is chosen by tasks that are left out in turn: with
-    few tasks it stays simple.
+    evidence of the tasks. How far the covariance leaves a simple form is chosen by tasks that are left out in turn:
+    with few tasks it stays simple.
 
     Labels are taken as numbers, which is close to their log-odds where no class is certain.
 
@@ -231,7 +231,8 @@ def _moves_of_functions(
 ) -> list[Float[Tensor, "out"]]:
     """How much functions move, root mean square, if all weights of a hidden layer move independently by one.
 
-    The squared norm of the derivatives of all outputs is estimated by random signs, anew for each draw of the last layer.
+    The squared norm of the derivatives of all outputs is estimated by random signs, anew for each draw of the last
+    layer.
 
     Args:
         network: The network.

@@ -58,7 +58,7 @@ def hidden_weights(
 
     def outputs(layer: int, phi: Tensor) -> Tensor:
         nonlocal owners
-        d, out = network.weight_shapes[layer]
+        out = network.weight_shapes[layer][1]
         if layer == last:
             return phi.new_zeros(len(phi), out)
         if layer > 0:

@@ -236,7 +236,7 @@ def fit_mixed(
             with torch.enable_grad():
                 model = packed.model(flat)
                 value = -(model.evidence(sums).sum() + model.log_belief(freedom.pull))
-        except torch.linalg.LinAlgError:
+        except torch.linalg.LinAlgError:  # pyright: ignore
             return math.inf, np.zeros_like(vector)
         (slope,) = torch.autograd.grad(value, flat)
         return value.item(), slope.numpy()

@@ -1,0 +1,336 @@
+// The page: asks for pictures when something changes, and draws the answers.
+
+const DRAFT = 96; // inputs of a curve while a point is dragged
+const FINE = 240;
+
+const SLOTS = { posterior: true, prior: true, standard: true, online: true, oracle: true };
+const NAMES = {
+  posterior: "posterior: mean, 90 % band, functions", prior: "prior", standard: "standard prior",
+  method: "by ", online: "updated online", oracle: "exact, by the process itself",
+};
+
+class Page {
+  constructor(backend, hello) {
+    this.backend = backend;
+    this.pictures = new Map();
+    this.jobs = {};
+    this.shown = 5;
+    this.timings = []; // milliseconds from a moved point to its picture
+    this.method = "";
+    this.state = new State(hello);
+    this.state.limits = hello.outputs.map(({ low, high }) => [low, high]);
+    this.state.meanAt = (output, x) => this.meanAt(output, x);
+    this.state.choose = (index) => this.choose(index);
+    this.byId = (id) => document.getElementById(id);
+    this.state.onChange((what) => this.changed(what));
+    this.fillHeader();
+    this.byId("controls").replaceChildren(...controls(this));
+    this.connectBar();
+    this.arrange();
+    this.learnLimits();
+    this.changed("all");
+    new ResizeObserver(() => this.redraw()).observe(this.byId("figure"));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+  }
+
+  fillHeader() {
+    const { models } = this.state.hello;
+    const choice = this.byId("model");
+    const label = ({ name, share }) => (models.length > 1 ? `${name}, learnable share ${share}` : name);
+    choice.replaceChildren(...models.map((model, value) => element("option", { value }, label(model))));
+    const show = () => (this.byId("summary").textContent = models[this.state.model].summary);
+    choice.addEventListener("change", () => {
+      this.state.model = Number(choice.value);
+      show();
+      this.learnLimits();
+      this.state.changed("all");
+    });
+    show();
+  }
+
+  connectBar() {
+    const press = (id, action) => this.byId(id).addEventListener("click", action);
+    press("undo", () => this.state.undo());
+    press("clear", () => this.state.clear());
+    press("remove", () => this.removeChosen());
+    press("reseed", () => {
+      this.state.seed += 1;
+      this.byId("seed").value = this.state.seed;
+      this.state.changed("all");
+    });
+    addEventListener("keydown", (event) => {
+      if (event.key !== "z" || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      this.state.undo();
+    });
+  }
+
+  removeChosen() {
+    if (this.state.chosen == null) return;
+    this.state.remember();
+    this.state.remove(this.state.chosen);
+    this.choose(null);
+  }
+
+  choose(index) {
+    this.state.chosen = index === null ? null : Number(index);
+    this.byId("remove").disabled = index === null;
+    document.querySelectorAll(".point").forEach((dot) =>
+      dot.classList.toggle("chosen", Number(dot.dataset.index) === this.state.chosen));
+  }
+
+  /** Make the plots that the choices ask for: prior or standard prior at the left, the posterior at the right. */
+  arrange() {
+    const parent = this.byId("figure");
+    const { hello, show, asMap } = this.state;
+    parent.replaceChildren();
+    this.maps = [];
+    this.plots = [];
+    parent.classList.toggle("beside", asMap || show.prior || show.standard);
+    if (asMap) return this.arrangeMaps(parent);
+    const outputs = hello.classes ? [0] : hello.outputs.keys();
+    for (const output of outputs) {
+      const add = (caption, of, interactive) =>
+        this.plots.push({ plot: new Plot(parent, this.state, output, { caption, interactive }), of });
+      if (show.standard) add("Standard prior, the same points", ["standard-shown"], false);
+      else if (show.prior) add("Prior: before any point", ["prior"], false);
+      const several = show.standard || show.prior;
+      add(several ? "Learned prior, given the points" : "", ["posterior", "online", "oracle", "method"], true);
+      if (show.standard && show.prior) add("Learned prior: before any point", ["prior"], false);
+    }
+  }
+
+  arrangeMaps(parent) {
+    const add = (caption, pick, interactive, of = "posterior") =>
+      this.maps.push({ map: new HeatMap(parent, this.state, caption, pick, interactive), of });
+    add("Mean, with the known points", (picture) => picture.mean[0], true);
+    add("Standard deviation of the function", (picture) => picture.spread[0], false);
+    add("One function of the posterior", (picture) => picture.functions[0][0], false);
+    if (this.state.show.prior) add("One function of the prior", (picture) => picture.functions[0][0], false, "prior");
+  }
+
+  /** Outputs range over the data and the prior's band. */
+  learnLimits() {
+    this.ask("prior", FINE, (picture) => {
+      if (!this.state.hello.real) return;
+      this.state.limits = this.state.hello.outputs.map(({ low, high }, k) => {
+        const a = Math.min(low, ...picture.low[k]);
+        const b = Math.max(high, ...picture.high[k]);
+        return [a - 0.05 * (b - a), b + 0.05 * (b - a)];
+      });
+    });
+  }
+
+  /** Ask for a picture, and draw once it is there. */
+  ask(of, count, then = () => {}) {
+    const asked = this.state.question(count);
+    const began = performance.now();
+    this.backend.ask(of, { kind: "picture", of, ...asked }, (reply, old) => {
+      if (reply.kind === "error") return this.tell(reply.message, true);
+      if (!old) this.tell("");
+      this.pictures.set(of, reply);
+      if (of === "posterior") this.asked = asked;
+      then(reply);
+      this.redraw();
+      if (of === "posterior") this.timings.push(performance.now() - began);
+    });
+  }
+
+  changed(what) {
+    const { state } = this;
+    if (what === "view" || what === "all") this.arrange();
+    const count = what === "drag" ? DRAFT : FINE;
+    const wanted = { posterior: true, online: state.first !== null, oracle: state.show.oracle };
+    if (what !== "drag" && what !== "points") {
+      wanted.prior = state.show.prior || state.asMap;
+      wanted.standard = state.show.standard;
+    }
+    for (const of of Object.keys(SLOTS)) {
+      if (wanted[of]) this.ask(of, count);
+      else if (wanted[of] === false) this.pictures.delete(of);
+    }
+    this.restartJobs();
+    this.tellStory();
+    for (const { plot } of this.plots) if (plot.interactive && plot.x) plot.drawPoints();
+  }
+
+  layers(of) {
+    const waiting = this.jobs.standard?.picture;
+    return of.map((name) => {
+      if (name === "standard-shown") return { of: "standard", picture: waiting ?? this.pictures.get("standard") };
+      const picture = name === "method" ? this.jobs.learned?.picture : this.pictures.get(name);
+      return { of: name, picture, plain: name !== "posterior" && name !== "prior" };
+    });
+  }
+
+  redraw() {
+    for (const { plot, of } of this.plots) plot.show(this.layers(of));
+    for (const { map, of } of this.maps) if (this.pictures.get(of)?.functions.length) map.show(this.pictures.get(of));
+    this.drawLegend();
+  }
+
+  drawLegend() {
+    const rows = this.plots.flatMap(({ of }) => this.layers(of)).filter((layer) => layer.picture);
+    const name = (of) => (of === "method" ? `by ${this.method}` : of === "online" && this.state.first !== null ? NAMES.online : NAMES[of]);
+    const entry = ({ of, plain }) =>
+      element("span", { className: `of-${of}` }, element("i", { className: plain ? "dashed" : "" }), name(of));
+    const classes = this.state.hello.classes && !this.state.asMap
+      ? Array.from({ length: this.state.hello.classes }, (_, k) => {
+          const mark = element("i");
+          mark.style.setProperty("--own", CLASS_COLOURS[k % CLASS_COLOURS.length]);
+          return element("span", {}, mark, `class ${k}`);
+        })
+      : null;
+    this.byId("legend").replaceChildren(...(classes ?? rows.map(entry)));
+  }
+
+  tellStory() {
+    const { points, hidden } = this.state;
+    const empty = "No points yet: these functions come from the prior alone, which was learned from related data sets. Click to add a point.";
+    this.byId("story").textContent = points.length
+      ? "Every function was drawn from the posterior: the prior's functions that pass near the points."
+      : empty;
+    const more = hidden.length ? `, ${hidden.length} hidden${this.held()}` : "";
+    this.byId("count").textContent = `${points.length} point${points.length === 1 ? "" : "s"}${more}`;
+  }
+
+  /** How many hidden points lie within the band. */
+  held() {
+    const picture = this.pictures.get("posterior");
+    if (!picture || !this.state.hello.real || this.state.asMap || this.state.hello.inputs.length > 1) return "";
+    const inside = this.state.hidden.filter(({ x, y }) => {
+      const i = this.nearest(x[this.state.axis], picture.mean[0].length);
+      return y.every((value, k) => value >= picture.low[k][i] && value <= picture.high[k][i]);
+    });
+    return `, ${inside.length} of them within the band`;
+  }
+
+  nearest(x, count) {
+    const [axis] = this.state.axes(count);
+    const share = (x - axis.low) / (axis.high - axis.low);
+    return Math.min(count - 1, Math.max(0, Math.round(share * (count - 1))));
+  }
+
+  meanAt(output, x) {
+    const mean = this.pictures.get("posterior")?.mean[output];
+    return mean ? mean[this.nearest(x, mean.length)] : this.state.hello.outputs[output].low;
+  }
+
+  /** Other inference starts anew: in the figure under the learned prior, beside it under the standard one. */
+  restartJobs() {
+    const { hello, points, show } = this.state;
+    clearTimeout(this.later);
+    this.backend.cancel(Object.values(this.jobs).map((job) => job.id));
+    this.jobs = {};
+    this.byId("progress")?.setAttribute("hidden", "");
+    if (!hello.methods.length || !points.length) return;
+    const wanted = [];
+    if (this.method) wanted.push("learned");
+    if (show.standard) wanted.push("standard");
+    this.later = setTimeout(() => wanted.forEach((of) => this.startJob(of)), 250);
+  }
+
+  startJob(of) {
+    const method = this.method || "nuts";
+    const message = { kind: "infer", of, method, ...this.state.question(FINE) };
+    const job = { id: this.backend.start(message, (reply) => this.jobTold(job, reply)) };
+    this.jobs[of] = job;
+    this.byId("progress").removeAttribute("hidden");
+  }
+
+  jobTold(job, reply) {
+    const bar = this.byId("progress");
+    if (reply.kind === "progress") {
+      bar.value = reply.done / reply.steps;
+      return;
+    }
+    bar.setAttribute("hidden", "");
+    if (reply.kind === "error") return this.tell(reply.message, true);
+    job.picture = reply;
+    this.byId("method-note").textContent = reply.warnings.join(" ") || "Done: no reason to doubt the result.";
+    this.redraw();
+  }
+
+  infer(method) {
+    this.method = method;
+    this.byId("method-note").textContent = method ? `${method} is at work in the background.` : "";
+    this.restartJobs();
+    this.redraw();
+  }
+
+  takeSubject(number) {
+    this.backend.ask("subject", { kind: "subject", number }, (reply) => {
+      if (reply.kind === "error") return this.tell(reply.message, true);
+      this.subject = reply;
+      const sides = [0, 1].map((k) => new Set(reply.x.map((x) => x[k])).size);
+      if (this.state.hello.inputs.length === 2 && sides[0] * sides[1] === reply.x.length) this.state.hello.sides = sides;
+      this.showPoints(this.shown);
+    });
+  }
+
+  showPoints(value) {
+    this.shown = value;
+    if (this.subject) this.state.take(this.subject, value);
+  }
+
+  revealAll() {
+    if (this.subject) this.state.take(this.subject, this.subject.x.length);
+  }
+
+  calibrate() {
+    const place = this.byId("calibration");
+    place.replaceChildren(note("Each data set is predicted from a part of its points …"));
+    const { model, seed } = this.state;
+    this.backend.start({ kind: "calibration", model, seed }, (reply) => {
+      if (reply.kind === "error") return place.replaceChildren(note(reply.message));
+      place.replaceChildren(...calibrationTable(reply));
+    });
+  }
+
+  csv() {
+    return csv(this.state, this.asked, this.pictures.get("posterior"));
+  }
+
+  python() {
+    return python(this.state, this.asked);
+  }
+
+  svg() {
+    return this.plots.find(({ plot }) => plot.interactive)?.plot.svg;
+  }
+
+  png() {
+    if (this.svg()) savePng(this.svg());
+    else this.maps[0].map.canvas.toBlob((blob) => save("posterior.png", blob));
+  }
+
+  tell(text, wrong = false) {
+    const status = this.byId("status");
+    status.textContent = text;
+    status.classList.toggle("wrong", wrong);
+  }
+}
+
+/** Coverage beside its nominal level, with standard errors over data sets. */
+function calibrationTable({ tasks, scores }) {
+  const names = Object.keys(scores).filter((name) => /^coverage_|^crps$|^mae$|^accuracy$/.test(name));
+  const label = (name) => (name.startsWith("coverage_") ? `within the ${name.slice(9)} % band` : name);
+  const value = (name, part) => {
+    const number = scores[name][part];
+    if (number === null) return "";
+    return name.startsWith("coverage_") ? `${(100 * number).toFixed(0)} %` : short(Number(number.toPrecision(3)));
+  };
+  const rows = names.flatMap((name) => [
+    element("dt", {}, label(name)), element("dd", {}, value(name, "mean")),
+    element("dd", { className: "quiet" }, `± ${value(name, "standard_error")}`),
+  ]);
+  return [element("dl", {}, ...rows), note(`Over ${tasks} data sets, each predicted from 10 to 50 % of its points.`)];
+}
+
+const embedded = document.getElementById("engine");
+const trouble = (text) => {
+  const status = document.getElementById("status");
+  status.textContent = text;
+  status.classList.add("wrong");
+};
+const backend = (embedded ? conditionHere : connect)((hello) => (window.page = new Page(backend, hello)), trouble);
