@@ -10,6 +10,7 @@ from typing import Generic
 import numpy as np
 import torch
 
+from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.show import Shown
 from bnnp.evaluation.scores import Scores, evaluate
@@ -17,7 +18,7 @@ from bnnp.models.base import MetaLearner
 from bnnp.priors.learnable import GaussianUnits
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize, context_size, random_split
-from bnnp.tasks.task import Split, Task
+from bnnp.tasks.task import Split, Task, stacked
 from bnnp.training.fit import FitResult, Trained, fit
 from bnnp.training.history import History
 from bnnp.training.prepare import start_prior
@@ -268,7 +269,10 @@ def _divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSourc
         ]
     )
     rest = tuple(task for index, task in enumerate(tasks.tasks) if index not in chosen)
-    return replace(tasks, tasks=rest), _divisions([tasks[index] for index in sorted(chosen)], size, generator)
+    columns = tasks.columns or Columns.of(*stacked(tasks.tasks), tasks.x_names, tasks.y_names)
+    return replace(tasks, tasks=rest, columns=columns), _divisions(
+        [tasks[index] for index in sorted(chosen)], size, generator
+    )
 
 
 def _divisions(tasks: Sequence[Task], size: ContextSize, generator: torch.Generator) -> list[Split]:

@@ -12,7 +12,7 @@ from bnnp.priors.base import Prior
 from bnnp.priors.starts.base import Examples, Start
 from bnnp.priors.starts.features import Shape, hidden_weights
 from bnnp.priors.starts.freedom import left_out_score, most_freedom
-from bnnp.priors.starts.mixed import MixedModel, Sums, fit_mixed
+from bnnp.priors.starts.mixed import COMMON, FIRST, NOISE, MixedModel, Sums, fit_mixed
 
 SLOPES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Slopes of the first layer that are tried, from smooth functions to rough ones."""
@@ -26,6 +26,8 @@ SEARCH_POINTS = 1500
 """Features are chosen by the first tasks that have at least this many points."""
 LEAST_VALUE = 1e-9
 """Directions of the features with a smaller share of the largest variance are left out of the fit."""
+NOTHING = -6.0
+"""Log standard deviation of what tasks have in common, if there is one task."""
 DRAWS = 8
 """Draws of the last layer by which the effect of hidden weights is measured."""
 HIDDEN_NOISE = 0.1
@@ -56,15 +58,19 @@ class Empirical(Start):
     tasks = 128
 
     @torch.no_grad()
-    def set(self, prior: Prior, examples: Examples, generator: torch.Generator) -> Float[Tensor, "out"]:
+    def set(self, prior: Prior, examples: Examples, generator: torch.Generator) -> Float[Tensor, "out"] | None:
         """Set the hidden layers and the last layer, and give the noise that goes with them."""
         seen = _Seen.of(examples)
+        if not seen.outputs:
+            return None
         search = _Search(prior.network, seen, as_integer(generator), prior.layer(0, []).is_diagonal)
         fitted = search.best()
-        model, sums = most_freedom(fitted.features, seen.y, fitted.model, seen.noise)
+        model, sums = most_freedom(fitted.features, seen.y, fitted.model, seen.held)
         mean, covariance = fitted.in_weights(*model.of_new_task(sums))
         seen.assign(prior, fitted.hidden, mean, covariance, model.noise)
-        return model.noise * seen.y_scale
+        noise = examples.output_scale.double().cpu().clone()
+        noise[seen.outputs] = model.noise * seen.y_scale
+        return noise
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,7 @@ class _Seen:
         y_shift: What was taken from the outputs.
         y_scale: What they were divided by.
         noise: The noise of each output if it is known.
+        outputs: The outputs that vary: others, as classes that no task has, are left as they are.
     """
 
     x: list[Float[Tensor, "_n x"]]
@@ -88,17 +95,31 @@ class _Seen:
     y_shift: Float[Tensor, "out"]
     y_scale: Float[Tensor, "out"]
     noise: Float[Tensor, "out"] | None
+    outputs: list[int]
 
     @staticmethod
     def of(examples: Examples) -> "_Seen":
         x, y = ([one.double().cpu() for one in many] for many in (examples.x, examples.y))
+        everything = torch.cat(y)
+        outputs = ((everything - everything[0]) != 0).any(0).nonzero()[:, 0].tolist()
+        y = [one[:, outputs] for one in y]
         (x_shift, x_scale), (y_shift, y_scale) = (_moments(torch.cat(many)) for many in (x, y))
-        noise = None if examples.noise is None else examples.noise.double().cpu() / y_scale
+        noise = None if examples.noise is None else examples.noise.double().cpu()[outputs] / y_scale
         return _Seen(
             [(one - x_shift) / x_scale for one in x],
             [(one - y_shift) / y_scale for one in y],
-            *(x_shift, x_scale, y_shift, y_scale, noise),
+            *(x_shift, x_scale, y_shift, y_scale, noise, outputs),
         )
+
+    @property
+    def held(self) -> Float[Tensor, "out 5"]:
+        """What is known of the mixed model before it is fitted: a fixed noise, and nothing in common for one task."""
+        held = torch.full((len(self.outputs), len(FIRST)), torch.nan, dtype=torch.float64)
+        if self.noise is not None:
+            held[:, NOISE] = self.noise.log()
+        if len(self.x) == 1:  # nothing tells what it shares with others, so it shares nothing
+            held[:, COMMON] = NOTHING
+        return held
 
     def first(self, points: int) -> "_Seen":
         """The first tasks that have at least so many points together, or all tasks."""
@@ -122,10 +143,12 @@ class _Seen:
                 weights[-1] -= self.x_shift @ weights[:-1]
                 scale = torch.cat([scale[:-1] / self.x_scale[:, None], scale[-1:]])
             prior.assign_layer(layer, weights, scale)
-        for unit, size in enumerate(self.y_scale):
-            weights = mean[unit] * size
-            weights[-1] += self.y_shift[unit]
-            prior.assign_unit(last, unit, weights, covariance[unit] * size**2)
+        for unit, size, shift, own_mean, own in zip(
+            self.outputs, self.y_scale, self.y_shift, mean, covariance, strict=True
+        ):
+            weights = own_mean * size
+            weights[-1] += shift
+            prior.assign_unit(last, unit, weights, own * size**2)
 
 
 @dataclass(frozen=True)
@@ -185,7 +208,7 @@ class _Search:
         if 0 < len(within) < len(inputs) and self.network.num_layers > 2:
             choices.append(self.fitted(self._best_shape(within)))
         return max(
-            choices, key=lambda choice: left_out_score(choice.features, self.seen.y, choice.model, self.seen.noise)
+            choices, key=lambda choice: left_out_score(choice.features, self.seen.y, choice.model, self.seen.held)
         )
 
     def _best_shape(self, inputs: list[int]) -> Shape:
@@ -217,7 +240,7 @@ class _Search:
         features = list((phi @ vectors[:, kept]).split([len(one) for one in self.seen.x]))
         few = len(self.seen.first(SEARCH_POINTS).x)
         sums = Sums.of(features[:few], self.seen.y[:few])
-        model, value = fit_mixed(sums, MixedModel.first(values[kept], len(self.seen.y_scale)), noise=self.seen.noise)
+        model, value = fit_mixed(sums, MixedModel.first(values[kept], len(self.seen.y_scale)), held=self.seen.held)
         return _Fitted(hidden, vectors[:, kept], features, model, value)
 
 
@@ -240,6 +263,8 @@ def _moves_of_functions(
         x: Inputs.
         last: Draws of the weights of the last layer.
     """
+    if not hidden:
+        return []
     total = [x.new_zeros(last.shape[-1]) for _ in hidden]
     generator = child(0)
     with torch.enable_grad():

@@ -33,7 +33,7 @@ def most_freedom(
     features: Sequence[Float[Tensor, "_n d"]],
     outputs: Sequence[Float[Tensor, "_n out"]],
     simple: MixedModel,
-    noise: Float[Tensor, "out"] | None,
+    held: Float[Tensor, "out 5"] | None,
 ) -> tuple[MixedModel, Sums]:
     """Fit a mixed model with the freedom that predicts left-out tasks best.
 
@@ -41,13 +41,13 @@ def most_freedom(
         features: Features of every task.
         outputs: Outputs of every task.
         simple: The model without freedom.
-        noise: The noise of each output if it is known.
+        held: Parameters of the model that are known and not fitted; NaN for all others.
 
     Returns:
         The model, and the sums over the points of all tasks.
     """
     sums = Sums.of(features, outputs)
-    folds = _folds(features, outputs, noise)
+    folds = _folds(features, outputs, held)
     start = [fold.fit(simple, SIMPLE) for fold in folds]
     best, chosen = _mean_score(folds, start), [SIMPLE]
     for branch in BRANCHES if folds else ():
@@ -62,7 +62,7 @@ def most_freedom(
             last = score
     model = simple
     for freedom in chosen:
-        model = fit_mixed(sums, model, freedom, noise)[0]
+        model = fit_mixed(sums, model, freedom, held)[0]
     return model, sums
 
 
@@ -73,15 +73,15 @@ class _Fold:
     Attributes:
         known: Sums over the points of the tasks to learn from.
         left_out: Features and outputs of the others.
-        noise: The noise of each output if it is known.
+        held: Parameters of the model that are known and not fitted; NaN for all others.
     """
 
     known: Sums
     left_out: Sequence[tuple[Float[Tensor, "_n d"], Float[Tensor, "_n out"]]]
-    noise: Float[Tensor, "out"] | None
+    held: Float[Tensor, "out 5"] | None
 
     def fit(self, first: MixedModel, freedom: Freedom) -> MixedModel:
-        return fit_mixed(self.known, first, freedom, self.noise)[0]
+        return fit_mixed(self.known, first, freedom, self.held)[0]
 
     def scores(self, model: MixedModel) -> list[float]:
         mean, covariance = model.of_new_task(self.known)
@@ -99,14 +99,14 @@ def left_out_score(
     features: Sequence[Float[Tensor, "_n d"]],
     outputs: Sequence[Float[Tensor, "_n out"]],
     simple: MixedModel,
-    noise: Float[Tensor, "out"] | None,
+    held: Float[Tensor, "out 5"] | None,
 ) -> float:
     """Mean log-density of left-out tasks under the model without freedom; arguments as for `most_freedom`."""
-    folds = _folds(features, outputs, noise)
+    folds = _folds(features, outputs, held)
     return _mean_score(folds, [fold.fit(simple, SIMPLE) for fold in folds])
 
 
-def _folds(features: Sequence[Tensor], outputs: Sequence[Tensor], noise: Tensor | None) -> list[_Fold]:
+def _folds(features: Sequence[Tensor], outputs: Sequence[Tensor], held: Tensor | None) -> list[_Fold]:
     """The first tasks, with groups of them left out in turn. Tasks with fewer than two points are never left out."""
     sums, count = Sums.of(features[:CHOOSING], outputs[:CHOOSING]), min(len(outputs), CHOOSING)
     order = torch.randperm(count, generator=child(0)).tolist()
@@ -115,7 +115,7 @@ def _folds(features: Sequence[Tensor], outputs: Sequence[Tensor], noise: Tensor 
         _Fold(
             sums.take([task for task in range(count) if task not in group]),
             [(features[task], outputs[task]) for task in group if len(outputs[task]) > 1],
-            noise,
+            held,
         )
         for group in (groups if count < MANY else groups[:1])
     ]

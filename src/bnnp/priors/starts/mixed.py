@@ -214,7 +214,7 @@ def _slopes(
 
 
 def fit_mixed(
-    sums: Sums, first: MixedModel, freedom: Freedom | None = None, noise: Tensor | None = None
+    sums: Sums, first: MixedModel, freedom: Freedom | None = None, held: Float[Tensor, "out 5"] | None = None
 ) -> tuple[MixedModel, float]:
     """Fit the parameters by evidence, with L-BFGS.
 
@@ -222,13 +222,13 @@ def fit_mixed(
         sums: The sums over the points of every task.
         first: Where the fit begins.
         freedom: How free the own covariance is; by default not at all.
-        noise: The noise of each output if it is known, so that it is not fitted.
+        held: Parameters that are known and not fitted; NaN for all others.
 
     Returns:
         The model, and its log-evidence plus the log-density of its parameters.
     """
     freedom = freedom or Freedom()
-    packed = _Packed(first, freedom, noise)
+    packed = _Packed(first, freedom, held)
 
     def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
         flat = torch.tensor(vector, dtype=torch.float64, requires_grad=True)
@@ -253,20 +253,17 @@ class _Packed:
 
     first: MixedModel
     freedom: Freedom
-    noise: Tensor | None
+    held: Tensor | None
 
     @property
     def free_theta(self) -> Tensor:
-        """Which of the five numbers are fitted."""
-        free = torch.ones(self.first.theta.shape[-1], dtype=torch.bool)
+        """Which of the five numbers of each output are fitted."""
         if self.freedom.pull is not None and self.freedom.noise_held:
-            free[:] = False
-        elif self.noise is not None:
-            free[NOISE] = False
-        return free
+            return torch.zeros_like(self.first.theta, dtype=torch.bool)
+        return torch.ones_like(self.first.theta, dtype=torch.bool) if self.held is None else self.held.isnan()
 
     def start(self) -> np.ndarray:
-        parts = [self._known_theta()[:, self.free_theta].flatten()]
+        parts = [self._known_theta()[self.free_theta]]
         if self.freedom.pull is not None:
             diagonal = self.first.shape.diagonal(dim1=-2, dim2=-1).log()
             parts += [diagonal.flatten(), self.first.shape[(..., *self._below())].flatten()]
@@ -274,9 +271,8 @@ class _Packed:
 
     def model(self, flat: Tensor) -> MixedModel:
         outputs, d, free = len(self.first.theta), len(self.first.values), self.free_theta
-        count = outputs * int(free.sum())
-        theta = self._known_theta().clone()
-        theta[:, free] = flat[:count].reshape(outputs, -1)
+        count = int(free.sum())
+        theta = self._known_theta().masked_scatter(free, flat[:count])
         if self.freedom.pull is None:
             return replace(self.first, theta=theta)
         shape = torch.diag_embed(flat[count : count + outputs * d].reshape(outputs, d).exp())
@@ -284,10 +280,7 @@ class _Packed:
         return replace(self.first, theta=theta, shape=shape)
 
     def _known_theta(self) -> Tensor:
-        theta = self.first.theta.clone()
-        if self.noise is not None:
-            theta[:, NOISE] = self.noise.log()
-        return theta
+        return self.first.theta if self.held is None else torch.where(self.held.isnan(), self.first.theta, self.held)
 
     def _below(self) -> tuple[Tensor, Tensor]:
         below = torch.tril_indices(len(self.first.values), len(self.first.values), -1)

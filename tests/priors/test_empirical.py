@@ -1,0 +1,170 @@
+"""The start that is fitted to the tasks in closed form."""
+
+import numpy as np
+import pytest
+import torch
+
+import bnnp
+from bnnp.networks.perceptron import Network
+from bnnp.priors import PRIORS
+from bnnp.priors.starts.features import Shape, hidden_weights
+
+NOISE = 0.1
+
+
+def curves(count: int, points: int = 12, seed: int = 0, outputs: int = 1) -> bnnp.tasks.Collection:
+    """Sines with a common shape and sizes of their own, at unequal numbers of points."""
+    random = np.random.default_rng(seed)
+    pairs = []
+    for task in range(count):
+        x = random.uniform(0, 10, (points + task % 4, 1))
+        size, level = random.normal(2, 0.5, outputs), random.normal(0, 1, outputs)
+        y = 5 + size * np.sin(x) + level + NOISE * random.normal(size=(len(x), outputs))
+        pairs.append((x, y))
+    return bnnp.tasks.from_arrays(pairs)
+
+
+def started(tasks, **options) -> bnnp.BNNP:
+    choices = {"hidden": (32, 32), "activation": "silu", "last_layer": "likelihood", **options}
+    model = bnnp.BNNP(tasks.in_size, tasks.out_size, **choices)
+    bnnp.start_prior(model, tasks, "empirical", seed=0)
+    return model
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_it_predicts_new_tasks_without_training(outputs):
+    model = started(curves(30, outputs=outputs))
+    scores = bnnp.evaluate(model, curves(20, seed=1, outputs=outputs), seed=0)
+    best = -np.log(NOISE) - 0.5 * np.log(2 * np.pi) - 0.5  # per point, if functions were known
+    assert scores["marginal_lppd"] / outputs > best - 0.7
+    assert 0.8 < scores["coverage_90"] < 0.98
+    noise = model.likelihood.noise.detach() * model.columns.y_scale
+    assert noise.tolist() == pytest.approx([NOISE] * outputs, rel=0.3)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("hidden", [(), (16,), (12, 10, 8)], ids=["linear", "one layer", "three layers"])
+def test_every_prior_and_depth_starts_better_than_the_standard_one(prior, hidden):
+    tasks, tests = curves(12), curves(6, seed=1)
+    model = started(tasks, prior=prior, hidden=hidden)
+    standard = bnnp.BNNP(1, 1, hidden=hidden, activation="silu", prior=prior, last_layer="likelihood")
+    bnnp.start_prior(standard, tasks, "standard")
+    scores = [bnnp.evaluate(one, tests, num_samples=50, seed=0)["marginal_lppd"] for one in (model, standard)]
+    assert scores[0] > scores[1]
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "softplus", "identity"])
+def test_every_activation_gives_finite_predictions(activation):
+    model = started(curves(6), activation=activation)
+    assert np.isfinite(model.condition([[1.0], [2.0]], [[5.0], [6.0]], num_samples=4).predict([[3.0]]).std).all()
+
+
+def with_columns(*columns, count: int = 10) -> bnnp.tasks.Collection:
+    """The curves with more input columns, each a function of a task's number and its inputs."""
+    pairs = []
+    for task, one in enumerate(curves(count)):
+        x = one.x.numpy()
+        pairs.append((np.hstack([x, *(column(task, x) for column in columns)]), one.y.numpy()))
+    return bnnp.tasks.from_arrays(pairs)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [lambda task, x: 3 * x - 1],
+        [lambda task, x: np.full_like(x, task)],
+        [lambda task, x, k=k: np.full_like(x, (task * k) % 11) for k in range(1, 11)],
+    ],
+    ids=["collinear", "constant within tasks", "many"],
+)
+def test_inputs_of_every_kind(columns):
+    tasks = with_columns(*columns)
+    model = started(tasks)
+    scores = bnnp.evaluate(model, tasks, seed=0)
+    assert scores["marginal_lppd"] > -1.5  # a normal density with the outputs' own variance has about -1.9
+
+
+def test_an_input_that_says_nothing_of_new_tasks_is_not_learned_by_heart():
+    """A number per task, by which few tasks could be told apart: predictions barely depend on it."""
+    random = np.random.default_rng(5).normal(size=40)
+    tasks = with_columns(lambda task, x: np.full_like(x, random[task]), count=9)
+    model = started(tasks)
+    context, other = tasks[0], tasks[0].x.numpy().copy()
+    other[:, 1] = 2.0
+    predictions = [
+        model.condition(x[:4], context.y[:4], num_samples=20).predict(x[4:]).mean for x in (context.x.numpy(), other)
+    ]
+    assert np.abs(predictions[0] - predictions[1]).max() < 0.5 * float(torch.cat([task.y for task in tasks]).std())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_tasks(count):
+    scores = bnnp.evaluate(started(curves(count)), curves(10, seed=1), seed=0)
+    assert scores["marginal_lppd"] > -4
+
+
+@pytest.mark.parametrize(("likelihood", "outputs"), [(bnnp.Bernoulli(), 1), (bnnp.Categorical(3), 3)])
+def test_labels(likelihood, outputs):
+    random = np.random.default_rng(0)
+    pairs = []
+    for _ in range(12):
+        x = random.uniform(-3, 3, (30, 1))
+        pairs.append((x, (x + random.normal() > 0).astype(float) * (outputs - 1 or 1)))
+    tasks = bnnp.tasks.from_arrays(pairs)
+    model = bnnp.BNNP(1, outputs, hidden=(16, 16), likelihood=likelihood)
+    bnnp.start_prior(model, tasks, "empirical")
+    x = np.linspace(-3, 3, 200)[:, None]
+    draws = np.stack([f(x) for f in model.prior.functions(200, seed=0)])
+    low, high = (draws[:, part, -1].mean() for part in (x[:, 0] < -2, x[:, 0] > 2))
+    assert high > low + 0.2
+
+
+def test_a_noise_that_is_fixed_stays():
+    model = started(curves(8), likelihood=bnnp.Gaussian(0.2, learnable=False))
+    assert model.likelihood.noise.tolist() == pytest.approx([0.2])
+
+
+def test_the_same_seed_gives_the_same_start_and_a_file_keeps_it(tmp_path):
+    tasks = curves(8)
+    one, other = started(tasks), started(tasks)
+    again = bnnp.load(one.save(tmp_path / "model.bnnp"))
+    for a, b, c in zip(*(model.prior.sample(5, seed=0) for model in (one, other, again)), strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(a, c)
+
+
+def test_a_basis_can_be_dropped_and_the_prior_stays():
+    model = started(curves(8), dtype=torch.float64)
+    before = [model.prior.layer(layer, []) for layer in range(3)]
+    model.set_prior_learnability(0)
+    for layer, was in enumerate(before):
+        now = model.prior.layer(layer, [])
+        torch.testing.assert_close(now.mean, was.mean, atol=1e-8, rtol=1e-8)
+        torch.testing.assert_close(now.factor @ now.factor.mT, was.factor @ was.factor.mT, atol=1e-8, rtol=1e-8)
+
+
+def test_units_bend_at_quantiles_and_are_steeper_where_inputs_are_dense():
+    x = torch.cat([torch.linspace(-1, -0.8, 300), torch.linspace(-0.8, 3, 100)]).double()[:, None]
+    even, dense = (hidden_weights(Network((1, 8, 1)), x, Shape(2.0, density, (1.0,)), 0)[0] for density in (0.0, 1.0))
+    levels = (torch.arange(8).double() + 0.5) / 8
+    torch.testing.assert_close(-even[1] / even[0], torch.quantile(x[:, 0], levels))
+    torch.testing.assert_close(even[0].abs(), torch.full((8,), 2.0).double())
+    assert float(dense[0].abs()[0]) > 3 * float(dense[0].abs()[-1])
+
+
+def test_an_input_of_no_relevance_does_not_move_the_features():
+    x = torch.randn(100, 2, generator=torch.Generator().manual_seed(0)).double()
+    weights = hidden_weights(Network((2, 20, 10, 1)), x, Shape(2.0, 0.0, (1.0, 0.0)), 0)
+    other = x.clone()
+    other[:, 1] = 7.0
+    one, two = (torch.relu(torch.nn.functional.pad(v, (0, 1), value=1.0) @ weights[0]) for v in (x, other))
+    torch.testing.assert_close(one @ weights[1][:-1], two @ weights[1][:-1])
+
+
+def test_a_constant_input_is_ignored():
+    x, y = (torch.cat([getattr(task, name) for task in curves(8)]) for name in ("x", "y"))
+    examples = bnnp.starts.Examples([torch.cat([x, torch.ones_like(x)], 1)], [y], y.std(0))
+    model = bnnp.BNNP(2, 1, hidden=(16, 16), activation="silu", dtype=torch.float64)
+    noise = bnnp.starts.Empirical().set(model.prior, examples, torch.Generator().manual_seed(0))
+    assert noise is not None
+    assert float(noise) < float(y.std())
