@@ -39,16 +39,11 @@ RECIPES = {
     "fast-prior": bnnp.FitSettings(prior_lr_multiplier=3.0, learning_rate=(2e-3, 3e-5)),
     "sampled": bnnp.FitSettings(),
     "standard-start": bnnp.FitSettings(prior_start="standard"),
-    "switch": bnnp.FitSettings(prior_start="switch"),
-    "fitted": bnnp.FitSettings(prior_start="fitted"),
-    "switch-held": bnnp.FitSettings(prior_start="switch"),
-    "fitted-held": bnnp.FitSettings(prior_start="fitted"),
+    "empirical": bnnp.FitSettings(prior_start="empirical", learning_rate=(1e-3, 1e-5)),
     "paper": bnnp.FitSettings(
         prior_start="standard", clip_norm=None, optimiser=torch.optim.Adam, learning_rate=(3e-3, 5e-5)
     ),
 }
-HELD = ("switch-held", "fitted-held")
-"""Recipes that keep the prior where it starts."""
 OBJECTIVES = {
     "paper": PPAVI(32, integrate=False, group_size=None),
     "sampled": PPAVI(10, integrate=False, group_size=None),  # nothing integrated, as the defaults were before
@@ -108,9 +103,6 @@ def run(options: argparse.Namespace) -> None:
     if options.learning_rate:
         first, last = (float(rate) for rate in options.learning_rate.split(","))
         settings = replace(settings, learning_rate=(first, last))
-    if options.recipe in HELD:
-        bnnp.start_prior(model, source, settings.prior_start, options.seed)
-        model.set_prior_learnability(0)
     result = bnnp.fit(
         model,
         source,
@@ -122,8 +114,6 @@ def run(options: argparse.Namespace) -> None:
         progress=options.progress,
         checkpoint=options.checkpoint,
     )
-    if options.recipe in HELD:
-        model.set_prior_learnability(1)
     if options.save:
         model.save(options.save)
     record = {

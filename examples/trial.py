@@ -3,7 +3,7 @@
     python examples/trial.py OUT_FOLDER
 
 Writes `trial.csv`, `known.csv` and `wanted.csv` (simulated one-compartment kinetics), then runs `bnnp train` and
-`bnnp predict` on them, as a user would from the shell. About two minutes on two cores.
+`bnnp predict` on them, as a user would from the shell. About half a minute.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ def subject(name: str, generator: np.random.Generator) -> pd.DataFrame:
     return table.loc[generator.random(len(table)) > 0.1]
 
 
-def main(folder: Path, steps: int = 2000) -> pd.DataFrame:
+def main(folder: Path) -> pd.DataFrame:
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
     pd.concat([subject(f"S{i:02d}", generator) for i in range(12)]).to_csv(folder / "trial.csv", index=False)
@@ -36,7 +36,7 @@ def main(folder: Path, steps: int = 2000) -> pd.DataFrame:
     left_out.drop(left_out.index[::3]).to_csv(folder / "wanted.csv", index=False)
     bnnp = Path(sys.executable).with_name("bnnp")
     columns = ["--task", "subject", "--x", "time", "--y", "conc"]
-    train = [bnnp, "train", folder / "trial.csv", *columns, "--out", folder / "model", "--steps", str(steps)]
+    train = [bnnp, "train", folder / "trial.csv", *columns, "--out", folder / "model"]
     predict = [bnnp, "predict", folder / "model" / "model.bnnp", "--context", folder / "known.csv"]
     predict += ["--targets", folder / "wanted.csv", "--out", folder / "predictions.csv"]
     for command in (train, predict):

@@ -12,11 +12,10 @@ import torch
 from bnnp._core.random import child
 from bnnp.evaluation.score import score, with_noise
 from bnnp.evaluation.scores import Posterior, Scores
-from bnnp.objectives import PPAVI
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
-from bnnp.training import FitSettings, fit, start_prior
+from bnnp.training import FitSettings, fit
 from harness import shows_training
 
 
@@ -34,9 +33,6 @@ def model_file(folder: Path, name: str) -> Path:
 RECIPES = {
     "default": FitSettings(),
     "standard start": FitSettings(prior_start="standard"),
-    "switch": FitSettings(prior_start="switch"),
-    "floor": FitSettings(prior_start="floor"),
-    "place": FitSettings(prior_start="place"),
     "paper": FitSettings(prior_start="standard", clip_norm=None, optimiser=torch.optim.Adam),
 }
 """How training differs between the library's defaults and the paper (`docs/training.md`)."""
@@ -49,7 +45,6 @@ def train(
     name: str,
     *,
     recipe: str = "default",
-    hold_prior: bool = False,
     seed: int = 0,
     **choices: Any,
 ) -> Any:
@@ -61,58 +56,16 @@ def train(
         folder: Of the experiment's results.
         name: Of the model's file.
         recipe: Settings that others change (`RECIPES`).
-        hold_prior: Whether the prior stays where the recipe starts it, or where it is already.
         seed: Of the start and of training.
         choices: Other arguments of `bnnp.fit`, and fields of `bnnp.FitSettings`.
     """
     state = folder / "models" / f"{name}-training"
     changed = {key: choices.pop(key) for key in vars(RECIPES[recipe]) if key in choices}
     settings = replace(RECIPES[recipe], **changed)
-    if hold_prior:
-        start_prior(model, tasks, settings.prior_start, seed)
-        model.set_prior_learnability(0)
     fit(model, tasks, settings=settings, checkpoint=state, progress=shows_training.get(), seed=seed, **choices)
-    if hold_prior:
-        model.set_prior_learnability(1)
     model.save(model_file(folder, name))
     shutil.rmtree(state, ignore_errors=True)
     return model
-
-
-def train_prior_first(
-    model: Any,
-    tasks: TaskSource,
-    folder: Path,
-    name: str,
-    *,
-    samples: int,
-    steps: tuple[int, int],
-    learning_rate: tuple[float, float],
-    recipe: str = "default",
-    seed: int = 0,
-    **choices: Any,
-) -> Any:
-    """Learn the prior, mostly by the bounds of the contexts; then the inference under it, by all of the objective.
-
-    The predictive term is a noisy sum over samples of products over targets. While the prior learns, its noise drowns
-    what the KL says about the prior's scales; so it has a tenth of its weight, and the whole where the prior is fixed.
-    """
-    first, second = PPAVI(samples, predictive_weight=0.1), PPAVI(samples)
-    train(
-        model,
-        tasks,
-        folder,
-        name,
-        recipe=recipe,
-        objective=first,
-        steps=steps[0],
-        learning_rate=learning_rate,
-        seed=seed,
-        **choices,
-    )
-    rates = (learning_rate[0] / 2, learning_rate[1] / 2)
-    choices |= {"learning_rate": rates, "hold_prior": True, "seed": seed + 1}
-    return train(model, tasks, folder, name, objective=second, steps=steps[1], **choices)
 
 
 def learned_noise(model: Any) -> float:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from bnnp.plots import draw_functions, draw_posterior, save_figure
 from bnnp.plots.functions import TRUTH
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.synthetic import Synthetic
-from common import fixed_tests, learned_noise, model_file, train, train_prior_first
+from common import fixed_tests, learned_noise, model_file, train
 from harness import Run
 from score_tables import cell, markdown_table
 
@@ -36,23 +35,19 @@ _PAPER = {
 }
 _SMALL = {
     "hidden": (48, 48),
-    "steps": 4000,
-    "inference_steps": 2000,
+    "steps": 6000,
     "samples": 10,
     "learning_rate": (2e-3, 5e-5),
     "share": (0.02, 0.5),
 }
-_FITTED = _SMALL | {"inference_steps": 0, "learning_rate": (1e-3, 5e-5), "max_noise": 0.06}
-_HELD = _FITTED | {"steps": 3000, "hold_prior": True}
-_DETOUR = _FITTED | {"steps": 1500, "held_steps": 1500, "prior_lr_multiplier": 0.3}
 _SMOKE = {"hidden": (6, 6), "steps": 3, "samples": 2, "learning_rate": (2e-3, 1e-4), "share": (0.1, 0.5)}
 TRAINING: dict[str, dict[str, dict[str, Any]]] = {
-    "smoke": {"sawtooth": _SMOKE | {"inference_steps": 2}, "bnn": _SMOKE | {"held_steps": 2}},
+    "smoke": {"sawtooth": _SMOKE, "bnn": _SMOKE},
     "small": {  # contexts go down to a point or two, so that what is drawn without data is trained for, too
         "sawtooth": _SMALL,
-        "heaviside": _HELD | {"recipe": "switch"},
-        "bnn": _SMALL | {"steps": 2000, "inference_steps": 1000, "recipe": "standard start"},
-        "ecg": _DETOUR | {"count": (1, 64), "points": (100, 150), "recipe": "place"},
+        "heaviside": _SMALL,
+        "bnn": _SMALL,
+        "ecg": _SMALL | {"count": (1, 64), "points": (100, 150)},
     },
     "paper": {
         "sawtooth": _PAPER,
@@ -83,41 +78,28 @@ def learn(
     folder: Path,
     count: tuple[int, int] | None = None,
     points: tuple[int, int] | None = None,
-    inference_steps: int = 0,
-    held_steps: int = 0,
-    max_noise: float | None = None,
     weight: float = 1.0,
-    prior_lr_multiplier: float = 1.0,
-    hold_prior: bool = False,
     recipe: str = "default",
 ) -> dict[str, Any]:
-    """Train, keep the model, and measure what it has learned; with inference steps, the prior before the inference.
+    """Train, keep the model, and measure what it has learned.
 
     count, points: sizes of contexts and of tasks, where they are not those of the process.
-    weight: of the predictive term and the KL where all is learned at once; the paper has 0.1 for Heaviside functions.
-    max_noise: a bound on the learned noise. Without it short trainings take structure for noise.
-    held_steps: of learning inference under a fitted prior, after steps in which that prior was free.
-    prior_lr_multiplier: how much faster than the rest the prior learns.
-    hold_prior: the prior stays where the recipe starts it.
+    weight: of the predictive term and the KL; the paper has 0.1 for Heaviside functions.
     """
     source = source_of(process, points)
-    likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
-    model = bnnp.BNNP(1, 1, hidden, ACTIVATIONS[process], "unitwise", likelihood, seed=SEED)
-    choices: dict[str, Any] = {
-        "learning_rate": learning_rate,
-        "context_share": share if count is None else bnnp.tasks.ContextCount(*count),
-        "prior_lr_multiplier": prior_lr_multiplier,
-        "recipe": recipe,
-        "seed": SEED,
-    }
-    if inference_steps:
-        both = (steps, inference_steps)
-        train_prior_first(model, source, folder, process, samples=samples, steps=both, **choices)
-    elif held_steps:
-        learn_by_detour(model, source, folder, process, samples, steps, held_steps, choices)
-    else:
-        objective = bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight)
-        train(model, source, folder, process, objective=objective, steps=steps, hold_prior=hold_prior, **choices)
+    model = bnnp.BNNP(1, 1, hidden, ACTIVATIONS[process], "unitwise", bnnp.Gaussian(NOISE), seed=SEED)
+    train(
+        model,
+        source,
+        folder,
+        process,
+        objective=bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight),
+        steps=steps,
+        learning_rate=learning_rate,
+        context_share=share if count is None else bnnp.tasks.ContextCount(*count),
+        recipe=recipe,
+        seed=SEED,
+    )
     splits = fixed_tests(source_of(process, (100, 100)), tests, (0.02, 0.5), TEST_SEED)
     scores = bnnp.evaluate(model, splits, num_samples=200, seed=0).to_dict()
     return {
@@ -125,31 +107,6 @@ def learn(
         "scores": scores,
         "distances": distances(process, model, 10 * tests),
     }
-
-
-def learn_by_detour(
-    model: bnnp.BNNP,
-    source: TaskSource,
-    folder: Path,
-    name: str,
-    samples: int,
-    steps: int,
-    held_steps: int,
-    choices: dict[str, Any],
-) -> None:
-    """Learn the inference of a fitted prior by way of a wider one, and put the prior back.
-
-    Under a narrow prior of one shape at a random place, inference that does not know the place yet does best by putting
-    the shape out of sight, and stays there. While the prior may move it widens, so that wrong places cost less.
-    """
-    go_on = partial(train, model, source, folder, name, **choices)
-    objective = bnnp.objectives.PPAVI(samples)
-    go_on(objective=objective, steps=max(1, steps // 10), hold_prior=True)
-    fitted = {key: value.clone() for key, value in model.prior.state_dict().items()}
-    wide = bnnp.objectives.PPAVI(samples, predictive_weight=0.1)
-    go_on(objective=wide, steps=steps, seed=SEED + 1)
-    model.prior.load_state_dict(fitted)
-    go_on(objective=objective, steps=held_steps, hold_prior=True, seed=SEED + 2)
 
 
 def source_of(process: str, points: tuple[int, int] | None = None) -> TaskSource:

@@ -35,11 +35,8 @@ TRAINING: dict[str, dict[str, dict[str, Any]]] = {
         "climate": {
             "steps": 2000,
             "samples": 8,
-            "learning_rate": (1e-3, 1e-5),
+            "learning_rate": (3e-3, 1e-4),
             "context_share": (0.0, 0.25),
-            "max_noise": 0.3,
-            "hold_prior": True,
-            "recipe": "floor",
         },
     },
     "paper": {
@@ -98,13 +95,11 @@ def train_prior(
     learning_rate: tuple[float, float],
     context_share: tuple[float, float],
     folder: Path,
-    max_noise: float | None = None,
-    hold_prior: bool = False,
     recipe: str = "default",
 ) -> dict[str, float]:
-    """Meta-learn a prior, and keep the model. A prior that is held stays where the recipe fits it to the tasks."""
+    """Meta-learn a prior, and keep the model."""
     tasks = climate(scale).training if process == "climate" else SOURCES[process]()
-    likelihood = bnnp.Gaussian(NOISE, max_noise=max_noise)
+    likelihood = bnnp.Gaussian(NOISE)
     model = bnnp.BNNP(
         tasks.in_size, 1, HIDDEN[scale][process], ACTIVATIONS[process], "unitwise", likelihood, seed=TEST_SEED
     )
@@ -117,7 +112,6 @@ def train_prior(
         steps=steps,
         learning_rate=learning_rate,
         context_share=context_share,
-        hold_prior=hold_prior,
         recipe=recipe,
         seed=TEST_SEED,
     )

@@ -67,6 +67,7 @@ def test_the_examples_of_other_inference_run():
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
         "docs/own_data.md",
+        "docs/training.md",
         "docs/data.md",
         "docs/neural_processes.md",
         "docs/last_layer.md",

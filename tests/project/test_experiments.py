@@ -189,19 +189,6 @@ def test_fixed_tests_are_the_same_whenever_asked_for():
     assert all(2 <= len(split.context) <= 10 for split in first)
 
 
-def test_a_prior_that_is_held_stays_where_the_recipe_starts_it(tmp_path):
-    source = bnnp.tasks.heaviside(points=(12, 12))
-    started, held = (bnnp.BNNP(1, 1, (4, 4), "tanh", seed=0) for _ in range(2))
-    bnnp.start_prior(started, source, "switch", seed=5)
-    train(held, source, tmp_path, "held", recipe="switch", hold_prior=True, steps=2, learning_rate=(1e-2, 1e-2), seed=5)
-    for model in (held, bnnp.load(model_file(tmp_path, "held"))):
-        for now, before in zip(model.prior.parameters(), started.prior.parameters(), strict=True):
-            assert now.requires_grad
-            assert bool((now == before).all())
-    moved = zip(held.layers.parameters(), started.layers.parameters(), strict=True)
-    assert any(bool((now != before).any()) for now, before in moved)
-
-
 def test_a_trained_model_is_kept_and_its_scores_are_those_of_evaluate(tmp_path):
     source = bnnp.tasks.sawtooth(points=(12, 12))
     model = train(bnnp.BNNP(1, 1, (4,), seed=0), source, tmp_path, "saw", steps=2, recipe="paper")
