@@ -119,6 +119,7 @@ def test_a_switch_makes_functions_of_two_levels_that_jump_as_often_as_those_of_t
     np.testing.assert_allclose(jumps, expected, atol=0.7)
 
 
+@pytest.mark.filterwarnings("ignore::bnnp.training.FallbackWarning")  # its one step is done in float64
 @pytest.mark.parametrize("kind", [bnnp.BNNP, bnnp.AttBNNP])
 def test_a_switch_starts_inference_on_its_scale(kind):
     """Pseudo-observations of the deciding units are 20 times as large, and so is their noise; others stay."""
