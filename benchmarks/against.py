@@ -22,11 +22,8 @@ CALLS = {"a": 4, "b": 40, "c": 1, "d": 1, "e": 4}
 
 def work(setting: str, threads: int) -> None:
     """Run calls whenever a line comes in, and say how long one took."""
-    import torch
-
     from bnnp.bench import SETTINGS, library_work
 
-    torch.set_num_threads(threads)
     clock = time.process_time if threads == 1 else time.perf_counter
     call = library_work(SETTINGS[setting])
     for _ in range(3):

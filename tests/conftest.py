@@ -13,8 +13,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import torch
 from beartype import beartype
 from jaxtyping import AbstractArray
+
+torch.set_warn_always(True)  # not only once in a process: else it would depend on the order of tests which one fails
 
 
 def check_shapes(function):

@@ -12,7 +12,7 @@ import bnnp
 from bnnp.evaluation import evidence, tempering
 from bnnp.inference import GIVI, HMC, NUTS, SGHMC, SGLD, SWAG, Effort, GaussianVI, SingleTaskBNNP, infer_many
 from bnnp.inference.infer import METHODS
-from bnnp.inference.mcmc.chains import Chain
+from bnnp.inference.mcmc.chains import Chain, Sampler
 from bnnp.inference.mcmc.steps import leapfrog
 from bnnp.inference.target import Target
 from support.inference import (
@@ -26,6 +26,7 @@ from support.inference import (
     positions,
     target,
     units_of,
+    warns_of_short_chains,
 )
 
 every_prior = pytest.mark.parametrize("prior", list(bnnp.priors.PRIORS))
@@ -116,6 +117,7 @@ SAMPLERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")  # 20 draws per chain say little about mixing
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers_draw_from_the_exact_posterior_of_a_linear_model(name):
     model, (x, y) = linear(), data()
@@ -305,17 +307,25 @@ def test_every_method_gives_a_posterior_for_every_data_set(method):
     model = deep()
     sets = [data(4), data(7, 1)]
     effort = Effort(steps=3, chains=2, warmup=2)
-    method = SWAG(updates=3, every=2) if method == "swag" else method
-    posts = infer_many(
-        model.prior, model.network, sets, method=method, likelihood=model.likelihood, num_samples=5, effort=effort
-    )
+    choice = SWAG(updates=3, every=2) if method == "swag" else method
+
+    def posteriors() -> list[bnnp.inference.InferredPosterior]:
+        with warns_of_short_chains(isinstance(METHODS[method], Sampler)):
+            return infer_many(
+                model.prior,
+                model.network,
+                sets,
+                method=choice,
+                likelihood=model.likelihood,
+                num_samples=5,
+                effort=effort,
+            )
+
+    posts, again = posteriors(), posteriors()
     for post, (x, _) in zip(posts, sets, strict=True):
         assert [tuple(w.shape) for w in post.weights] == [(5, *shape) for shape in model.network.weight_shapes]
         assert np.isfinite(post.predict(x).mean).all()
         assert len(post.functions()) == 5
-    again = infer_many(
-        model.prior, model.network, sets, method=method, likelihood=model.likelihood, num_samples=5, effort=effort
-    )
     assert all(torch.equal(a, b) for a, b in zip(posts[0].weights, again[0].weights, strict=True))
     assert not torch.equal(posts[0].weights[0], posts[1].weights[0])
 
@@ -323,18 +333,19 @@ def test_every_method_gives_a_posterior_for_every_data_set(method):
 def test_inference_changes_neither_the_prior_nor_the_likelihood():
     model, (x, y) = deep(), data()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    for method in METHODS:
-        bnnp.infer(
-            model.prior,
-            model.network,
-            x,
-            y,
-            method=SWAG(updates=3, every=2) if method == "swag" else method,
-            likelihood=model.likelihood,
-            num_samples=3,
-            steps=2,
-            warmup=2,
-        )
+    for method, record in METHODS.items():
+        with warns_of_short_chains(isinstance(record, Sampler)):
+            bnnp.infer(
+                model.prior,
+                model.network,
+                x,
+                y,
+                method=SWAG(updates=3, every=2) if method == "swag" else method,
+                likelihood=model.likelihood,
+                num_samples=3,
+                steps=2,
+                warmup=2,
+            )
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
     assert all(parameter.grad is None for parameter in model.parameters())

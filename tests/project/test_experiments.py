@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import bnnp
@@ -85,6 +86,9 @@ def test_other_arguments_are_another_run(toy, tmp_path):
     path = tmp_path / "out" / "runs" / "run-2.json"
     record = json.loads(path.read_text())
     assert record["seconds"] >= 0
+    assert record["made_by"] == harness.made_by()
+    assert record["made_by"]["torch"] == torch.__version__
+    assert path.read_text() == json.dumps(record, separators=(",", ":"))
     record["arguments"]["number"] = 7
     path.write_text(json.dumps(record))
     assert perform("toy", "smoke", tmp_path / "out").results["run-2"] == 4

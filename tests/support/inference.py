@@ -1,11 +1,14 @@
 """Shared by tests: helpers of test_inference."""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
+import pytest
 import torch
 
 import bnnp
+from bnnp.inference import InferenceWarning
 from bnnp.inference.mcmc.chains import Sampler
 from bnnp.inference.target import Density, Target
 from support import reference
@@ -29,6 +32,11 @@ def linear(prior: str = "unitwise") -> bnnp.BNNP:
 
 def deep(prior: str = "unitwise") -> bnnp.BNNP:
     return with_random_prior(bnnp.BNNP(3, 2, (4,), "tanh", prior=prior, likelihood=bnnp.Gaussian(NOISE), dtype=FLOAT64))
+
+
+def warns_of_short_chains(samples: bool) -> AbstractContextManager:
+    """For a few draws, of which a method that runs Markov chains must say that they are too few."""
+    return pytest.warns(InferenceWarning, match="too few to tell") if samples else nullcontext()
 
 
 def target(model: bnnp.BNNP, *sets: tuple[np.ndarray, np.ndarray], whitened: bool = True) -> Target:

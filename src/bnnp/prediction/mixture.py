@@ -187,7 +187,8 @@ def _quantile(level: float, means: np.ndarray, spreads: np.ndarray) -> np.ndarra
     room = 1e-6 * (spreads.max(0) + np.abs(low) + np.abs(high)) + np.finfo(np.float64).tiny
 
     def excess(values: np.ndarray, column: np.ndarray) -> np.ndarray:
-        scaled = (values - means[:, column]) / np.maximum(spreads[:, column], np.finfo(np.float64).tiny)
+        with np.errstate(over="ignore"):  # far from a component without width
+            scaled = (values - means[:, column]) / np.maximum(spreads[:, column], np.finfo(np.float64).tiny)
         return special.ndtr(scaled).mean(0) - level
 
     found = elementwise.find_root(excess, (low - room, high + room), args=(np.arange(means.shape[1]),))

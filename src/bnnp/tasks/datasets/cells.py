@@ -178,7 +178,7 @@ def _cells(folder: str | Path | None) -> Cells:
 
 def _saved(path: Path) -> Cells:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             cells = Cells(file["X_pca"], file["dpt_pseudotime"], file["cluster"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
