@@ -15,6 +15,7 @@ from bnnp.cli.options import (
     ModelFile,
     OutJson,
     PosteriorSamples,
+    Quiet,
     Seed,
     TaskColumn,
 )
@@ -51,6 +52,7 @@ def evaluate(
     samples: PosteriorSamples = None,
     out: OutJson = None,
     seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Score a model's predictions: log densities, errors, calibration.
 
@@ -59,7 +61,8 @@ def evaluate(
     loaded = bnnp.load(model)
     tasks = _test_tasks(loaded, table, source, task, role, drop_missing)
     share = pair(context_share, "context-share")
-    scores = bnnp.evaluate(loaded, tasks, num_samples=samples, context_share=share, noise=noise, seed=seed)
+    choices = {"num_samples": samples, "context_share": share, "noise": noise, "seed": seed}
+    scores = bnnp.evaluate(loaded, tasks, **choices, progress=not quiet)
     print_table(scores.table(), f"{model}, {len(scores.per_task)} data sets")
     if out is not None:
         print_files([write_atomically(out, scores.to_json())])

@@ -10,12 +10,16 @@ import bnnp
 from bnnp import plots
 from bnnp._core.columns import Columns
 from bnnp._core.files import write_atomically
-from bnnp.cli.options import ModelFile, Out, Seed
+from bnnp._core.memory import check_memory
+from bnnp._core.progress import ProgressBar
+from bnnp.cli.options import ModelFile, Out, Quiet, Seed
 from bnnp.cli.words import print_files, with_prior
 from bnnp.plots.functions import Drawn
 from bnnp.tasks.tables import check_columns, numeric_columns, read_table
 
 INPUTS = "Inputs"
+BYTES_A_CELL = 30
+"""Memory for a number of the table and for its text."""
 
 Num = Annotated[int, typer.Option(help="How many functions.")]
 Low = Annotated[float | None, typer.Option(help="Where the grid of one input starts.", rich_help_panel=INPUTS)]
@@ -38,6 +42,7 @@ def sample(
     at: At = None,
     out: Out = Path("prior_functions.csv"),
     seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Draw functions from a model's prior: a table of values and, for one input, a figure beside it.
 
@@ -46,8 +51,10 @@ def sample(
     loaded = with_prior(bnnp.load(model), "sample")
     columns: Columns = loaded.columns
     x = _grid(columns, low, high, points) if at is None else _inputs(at, columns.x_names)
+    numbers = num * len(x) * (len(columns.x_names) + len(columns.y_names) + 1)
+    check_memory("sample", numbers, "draw fewer functions with --num, or at fewer points", BYTES_A_CELL)
     drawn = loaded.prior.functions(num, seed)
-    files = [write_atomically(out, _table(drawn, x, columns))]
+    files = [write_atomically(out, _table(drawn, x, columns, progress=not quiet))]
     if at is None:
         figure = plots.functions(drawn, x[:, 0], labels=(columns.x_names[0], columns.y_names[0]))
         files.append(plots.save_figure(figure, out.with_suffix(".png")))
@@ -75,15 +82,17 @@ def _inputs(path: Path, names: list[str]) -> np.ndarray:
     return numeric_columns(frame, names).to_numpy()
 
 
-def _table(drawn: Drawn, x: np.ndarray, columns: Columns) -> str:
+def _table(drawn: Drawn, x: np.ndarray, columns: Columns, *, progress: bool) -> str:
     """One row per function and input, as CSV."""
     import pandas as pd
 
     inputs = dict(zip(columns.x_names, x.T, strict=True))
     parts = []
-    for index, function in enumerate(drawn):
-        values = function(x)
-        several = values.shape[1] != len(columns.y_names)
-        names = [f"class_{c}" for c in range(values.shape[1])] if several else columns.y_names
-        parts.append(pd.DataFrame({"sample": index, **inputs, **dict(zip(names, values.T, strict=True))}))
+    with ProgressBar(len(drawn), enabled=progress, label="functions") as bar:
+        for index, function in enumerate(drawn):
+            values = function(x)
+            several = values.shape[1] != len(columns.y_names)
+            names = [f"class_{c}" for c in range(values.shape[1])] if several else columns.y_names
+            parts.append(pd.DataFrame({"sample": index, **inputs, **dict(zip(names, values.T, strict=True))}))
+            bar.advance()
     return pd.concat(parts).to_csv(index=False)

@@ -17,7 +17,7 @@ from bnnp.numerics.densities import log_density_of_groups, log_density_of_sums, 
 from bnnp.numerics.gaussian import CAREFUL, NaturalParameters, Observations
 from bnnp.numerics.last_layer import InWeightSpace, LastLayer, check_accurate, condition_last_layer
 from bnnp.prediction.mixture import MixturePredictive
-from bnnp.prediction.weights import NUMBERS_AT_ONCE, fill_in_blocks, network_outputs
+from bnnp.prediction.weights import NUMBERS_AT_ONCE, check_room, fill_in_blocks, network_outputs
 from bnnp.tasks.task import TaskBatch
 
 
@@ -65,6 +65,7 @@ class LastLayerAt:
     def moments(self) -> tuple[Float[Tensor, "samples points out"], Float[Tensor, "samples points out"]]:
         """Means and variances of the function."""
         out = self.model.network.sizes[-1]
+        check_room(self._samples, len(self.x), 2 * out)
         both = self.x.new_empty(self._samples, len(self.x), 2 * out, dtype=CAREFUL)
 
         def compute(some: slice, here: slice) -> Tensor:
