@@ -115,7 +115,7 @@ def test_repeated_points_at_tiny_noise_are_right_or_an_error_with_a_cure(inputs,
         assert noise <= 1e-4, error  # noqa: PT017
         assert "use a larger noise" in str(error)  # noqa: PT017
         return
-    off = np.abs(predictive.mean[:, 0] - exact_mean(x, y, model.likelihood.noise.item(), x_new))
+    off = np.abs(predictive.mean[:, 0] - exact_mean(x, y, likelihood.noise.item(), x_new))
     assert (off / predictive.std[:, 0]).max() < 0.01
 
 
