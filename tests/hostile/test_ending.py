@@ -24,14 +24,22 @@ PATIENCE = 120  # seconds
 
 def stopped(words: list, number: int, *, after: float = 0.0, once: Path | None = None) -> tuple[int, str]:
     """Exit code and errors of a command that gets a signal after some seconds, or once a file is there."""
-    process = subprocess.Popen([*COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
+    )
     until = time.monotonic() + PATIENCE
     while once is not None and not once.exists() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     time.sleep(after)
     process.send_signal(number)
-    _, err = process.communicate(timeout=PATIENCE)
-    return process.returncode, err
+    try:
+        return process.wait(PATIENCE), process.communicate()[1]
+    finally:
+        process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

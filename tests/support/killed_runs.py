@@ -11,16 +11,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from bnnp.training.checkpoint import FILE_NAME
 from support.training import Stop, fit, records, same, state
 
-STEPS = {"steps": 30, "record_every": 4, "evaluate_every": 3, "checkpoint_every": 2}
+STEPS: dict[str, Any] = {"steps": 30, "record_every": 4, "evaluate_every": 3, "checkpoint_every": 2}
 real = {"fsync": os.fsync, "replace": os.replace}
 
 
 def train(folder: Path | None):
-    return fit(evaluation=Stop(), **STEPS, **({} if folder is None else {"checkpoint": folder}))
+    options = STEPS if folder is None else {**STEPS, "checkpoint": folder}
+    return fit(evaluation=Stop(), **options)
 
 
 def die() -> None:

@@ -6,8 +6,12 @@ large pieces of work side by side do not. Results do not depend on the number of
 Torch keeps one number of threads for each Python thread, and one for Python threads that are yet to start. Each of our
 threads gets its share of torch's threads when it starts and keeps it. The number for threads yet to start is restored
 at once. So no other thread's number ever changes, even if the work fails.
+
+A process that is forked from one in which torch has used several threads waits for ever for threads that it does not
+have, with or without this library. Such a process gets one thread.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +76,15 @@ def _started(workers: int, share: int) -> ThreadPoolExecutor:
     return pool
 
 
+def _without_threads() -> None:
+    """In a process that was forked, no other thread lives: neither ours, nor torch's, which it would wait for."""
+    global _pools, _lock
+    _pools, _lock = {}, threading.Lock()
+    torch.set_num_threads(1)
+
+
 _thread = threading.local()
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 _lock = threading.Lock()
+if hasattr(os, "register_at_fork"):  # where processes can be forked at all
+    os.register_at_fork(after_in_child=_without_threads)

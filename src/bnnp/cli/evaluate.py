@@ -18,6 +18,7 @@ from bnnp.cli.options import (
     ModelFile,
     OutJson,
     PosteriorSamples,
+    Quiet,
     Seed,
     SkipSmall,
     TaskColumn,
@@ -60,6 +61,7 @@ def evaluate(
     samples: PosteriorSamples = None,
     out: OutJson = None,
     seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Score a model's predictions: log densities, errors, calibration.
 
@@ -77,7 +79,8 @@ def evaluate(
     if isinstance(tasks, Collection) and tasks.splits:
         refuse(context, ("context_share",), "data with fixed contexts", "contexts are as they are")
     share = pair(context_share, "context-share")
-    scores = bnnp.evaluate(loaded, tasks, num_samples=samples, context_share=share, noise=noise, seed=seed)
+    choices = {"num_samples": samples, "context_share": share, "noise": noise, "seed": seed}
+    scores = bnnp.evaluate(loaded, tasks, **choices, progress=not quiet)
     print_table(scores.table(), f"{model}, {len(scores.per_task)} data sets")
     if out is not None:
         print_files([write_atomically(out, scores.to_json())])

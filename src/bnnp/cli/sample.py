@@ -10,9 +10,11 @@ import bnnp
 from bnnp import plots
 from bnnp._core.checks import check_count, is_number
 from bnnp._core.columns import Columns
+from bnnp._core.memory import check_memory
+from bnnp._core.progress import ProgressBar
 from bnnp.cli.given import refuse
 from bnnp.cli.messages import say
-from bnnp.cli.options import Decimal, Delimiter, DropMissing, ModelFile, OutTable, Seed
+from bnnp.cli.options import Decimal, Delimiter, DropMissing, ModelFile, OutTable, Quiet, Seed
 from bnnp.cli.reading import Reading, checked_numbers
 from bnnp.cli.words import print_files, with_prior
 from bnnp.likelihoods.base import Likelihood
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 INPUTS = "Inputs"
 WIDE = 3.0
 """How many times wider than the training outputs a prior's functions may be before the user is told."""
+BYTES_A_CELL = 30
+"""Memory for a number of the table and for its text."""
 
 Num = Annotated[int, typer.Option(help="How many functions.")]
 Low = Annotated[float | None, typer.Option(help="Where the grid of one input starts.", rich_help_panel=INPUTS)]
@@ -51,6 +55,7 @@ def sample(
     decimal: Decimal = None,
     out: OutTable = Path("prior_functions.csv"),
     seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Draw functions from a model's prior: a table of values and, for one input, a figure beside it.
 
@@ -66,8 +71,10 @@ def sample(
     columns: Columns = loaded.columns
     reading = Reading(delimiter, decimal, drop_missing)
     x = _grid(columns, low, high, points) if at is None else _inputs(at, columns, reading)
+    numbers = num * len(x) * (len(columns.x_names) + len(columns.y_names) + 1)
+    check_memory("sample", numbers, "draw fewer functions with --num, or at fewer points", BYTES_A_CELL)
     drawn = loaded.prior.functions(num, seed)
-    table = _table(drawn, x, columns)
+    table = _table(drawn, x, columns, progress=not quiet)
     _tell_of_distance(columns, loaded.likelihood, x, table)
     files = [write_table(out, table)]
     if at is None:
@@ -106,17 +113,19 @@ def _inputs(path: Path, columns: Columns, reading: Reading) -> np.ndarray:
     return checked_numbers(table, columns.x_names, columns, "x")
 
 
-def _table(drawn: Drawn, x: np.ndarray, columns: Columns) -> "pd.DataFrame":
+def _table(drawn: Drawn, x: np.ndarray, columns: Columns, *, progress: bool) -> "pd.DataFrame":
     """One row per function and input."""
     import pandas as pd
 
     inputs = dict(zip(columns.x_names, x.T, strict=True))
     parts = []
-    for index, function in enumerate(drawn):
-        values = function(x)
-        several = values.shape[1] != len(columns.y_names)
-        names = [f"class_{c}" for c in range(values.shape[1])] if several else columns.y_names
-        parts.append(pd.DataFrame({"sample": index, **inputs, **dict(zip(names, values.T, strict=True))}))
+    with ProgressBar(len(drawn), enabled=progress, label="functions") as bar:
+        for index, function in enumerate(drawn):
+            values = function(x)
+            several = values.shape[1] != len(columns.y_names)
+            names = [f"class_{c}" for c in range(values.shape[1])] if several else columns.y_names
+            parts.append(pd.DataFrame({"sample": index, **inputs, **dict(zip(names, values.T, strict=True))}))
+            bar.advance()
     return pd.concat(parts, ignore_index=True)
 
 

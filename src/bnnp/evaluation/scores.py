@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from bnnp._core.checks import check_count, check_positive, check_samples
+from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.show import Shown
 from bnnp._core.threads import in_parallel
@@ -120,6 +121,7 @@ def evaluate(
     context_share: float | tuple[float, float] | ContextSize = (0.1, 0.5),
     context_count: int | tuple[int, int] | ContextCount | None = None,
     noise: float | None = None,
+    progress: bool = False,
     seed: Seed = 0,
 ) -> Scores:
     """Score a model's predictions of the targets of test tasks, in the user's units.
@@ -132,6 +134,7 @@ def evaluate(
         context_share: Range of the share of a task's points that is given as context.
         context_count: Range of the number of context points, instead of their share.
         noise: Score as if the observation noise had this standard deviation (Gaussian likelihood only).
+        progress: Whether to show a progress bar, on standard error.
         seed: Seed of splits, posterior samples and observations.
 
     Returns:
@@ -158,7 +161,14 @@ def evaluate(
     check_count("num_tasks", num_tasks, "whole number of tasks, as in 64")
     number = as_integer(seed)
     splits = _splits(tasks, num_tasks, context_share, context_count, child(number, _SPLIT))
-    rows = in_parallel(lambda i: _score_one(model, splits[i], num_samples, noise, (number, i)), range(len(splits)))
+    with ProgressBar(len(splits), enabled=progress, label="data sets") as bar:
+
+        def score_one(index: int) -> dict[str, float]:
+            scores = _score_one(model, splits[index], num_samples, noise, (number, index))
+            bar.advance()
+            return scores
+
+        rows = in_parallel(score_one, range(len(splits)))
     return Scores(pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)]))
 
 

@@ -60,6 +60,7 @@ def by_tempering(
     position = whitened.draw_prior(particles, generator)
     power = position.new_zeros(repeats)
     total = torch.zeros(repeats, dtype=torch.float64)
+    smallest = total.new_full((repeats,), float(particles))
     log_step = position.new_full((repeats, particles), math.log(0.1))
     method = HMC(leapfrog_steps=leapfrog_steps)
     while bool((power < 1).any()):
@@ -67,6 +68,7 @@ def by_tempering(
         following = torch.stack([_next_power(likelihood[r], float(power[r])) for r in range(repeats)])
         log_weights = (following - power.double())[:, None] * likelihood
         total += torch.logsumexp(log_weights, 1) - math.log(particles)
+        smallest = torch.minimum(smallest, 1 / log_weights.softmax(1).square().sum(1))
         rows = _systematic(log_weights.softmax(1), generator)
         position = position.gather(1, rows.unsqueeze(-1).expand(-1, -1, position.shape[-1]))
         power = following.to(position)
@@ -77,7 +79,18 @@ def by_tempering(
         advance(float(power.min()))
     mean = torch.logsumexp(total, 0) - math.log(repeats)
     error = float(total.std() / math.sqrt(repeats)) if repeats > 1 else math.nan
-    return LogEvidence(float(mean) + change_of_units(target), error, float(particles))
+    return LogEvidence(float(mean) + change_of_units(target), error, effective_of(smallest, total))
+
+
+def effective_of(particles: Float[Tensor, "runs"], log_evidence: Float[Tensor, "runs"]) -> float:
+    """Kish's effective number of particles in all runs together.
+
+    Args:
+        particles: Of each run, the effective number in the step where it was least.
+        log_evidence: Of each run. Runs count by their evidence, as in its average: where one run has found most of it,
+            the others are worth nothing.
+    """
+    return float(1 / (log_evidence.softmax(0).square() / particles).sum())
 
 
 def _moved(method: HMC, density: Tempered, chain: Chain, generator: torch.Generator) -> Chain:

@@ -69,6 +69,7 @@ class AmortisedModel(InferringModel):
         number = as_integer(seed)
         if num_samples is not None:
             check_samples(num_samples)
+            self.prior.check_room(num_samples)
         if chunk_size is not None:
             sampler = streaming.sampler(self, x, y, number, chunk_size, progress)
         elif y is None:

@@ -15,9 +15,9 @@ from bnnp.models.evidence import WeightModel
 from bnnp.models.layerwise import Turn
 from bnnp.numerics.densities import log_density_of_groups, log_density_of_sums, sums_of_targets
 from bnnp.numerics.gaussian import CAREFUL, NaturalParameters, Observations
-from bnnp.numerics.last_layer import LastLayer, condition_last_layer
+from bnnp.numerics.last_layer import InWeightSpace, LastLayer, check_accurate, condition_last_layer
 from bnnp.prediction.mixture import MixturePredictive
-from bnnp.prediction.weights import NUMBERS_AT_ONCE, fill_in_blocks, network_outputs
+from bnnp.prediction.weights import NUMBERS_AT_ONCE, check_room, fill_in_blocks, network_outputs
 from bnnp.tasks.task import TaskBatch
 
 
@@ -26,7 +26,10 @@ def last_layer_given(turn: Turn, sums: NaturalParameters) -> LastLayer:
     tasks, samples, d, units = sums.shift.shape
     nothing = sums.shift.new_zeros(tasks, samples, units, 0)
     phi = sums.shift.new_zeros(tasks, samples, 0, d)
-    return condition_last_layer(turn.prior.to(CAREFUL), phi, Observations(nothing, nothing), rest=sums)
+    layer = condition_last_layer(turn.prior.to(CAREFUL), phi, Observations(nothing, nothing), rest=sums)
+    assert isinstance(layer.form, InWeightSpace)
+    check_accurate(layer.form)
+    return layer
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class LastLayerAt:
     def moments(self) -> tuple[Float[Tensor, "samples points out"], Float[Tensor, "samples points out"]]:
         """Means and variances of the function."""
         out = self.model.network.sizes[-1]
+        check_room(self._samples, len(self.x), 2 * out)
         both = self.x.new_empty(self._samples, len(self.x), 2 * out, dtype=CAREFUL)
 
         def compute(some: slice, here: slice) -> Tensor:

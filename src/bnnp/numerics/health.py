@@ -12,6 +12,11 @@ FLOAT32_HEALTH = 1e-4
 FLOAT64_HEALTH = 1e-12
 """The same for float64, beyond which there is no wider precision to go to."""
 
+CURE = (
+    "the noise is far too small beside what the prior expects of the function; use a larger noise, as in "
+    "bnnp.Gaussian(1e-3), or a larger min_pseudo_noise, and join points with equal inputs into one"
+)
+
 
 class TooLargeForFloat32(ArithmeticError):
     """A precision too close to singular for float32: the caller must go on in float64."""
@@ -72,7 +77,7 @@ def not_positive_definite(where: tuple[int, ...]) -> FactorisationError:
     """The error for the matrix of one task, sample and unit."""
     return FactorisationError(
         f"a posterior precision is not positive definite at index {where} of (tasks, samples, units), not in float64 "
-        "either; the data or parameters are not finite, or the pseudo-noise is far too small",
+        f"either; the data or parameters are not finite, or {CURE}",
         task=where[0],
     )
 

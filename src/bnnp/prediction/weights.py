@@ -7,6 +7,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.columns import Columns
+from bnnp._core.memory import check_memory
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown
 from bnnp._core.threads import in_parallel
@@ -102,12 +103,28 @@ def network_outputs(
 ) -> Float[Tensor, "samples points y"]:
     """Outputs of every weight sample at every input, in chunks of points and samples that keep memory bounded."""
     widest = max(network.sizes) + 1
+    check_room(weights[0].shape[0], len(x), network.sizes[-1])
     outputs = x.new_empty(weights[0].shape[0], len(x), network.sizes[-1])
 
     def compute(some: slice, here: slice) -> Tensor:
         return network([w[some] for w in weights], x[here])
 
     return fill_in_blocks(outputs, compute, widest, whole_rows=network.mixes_points)
+
+
+def check_room(samples: int, points: int, numbers: int) -> None:
+    """Refuse predictions that do not fit into memory.
+
+    Args:
+        samples: Samples of the weights.
+        points: Inputs to predict at.
+        numbers: Numbers for each sample and input.
+
+    Raises:
+        ValueError: If they do not fit.
+    """
+    cure = "predict at fewer inputs at a time, or give `condition` a smaller num_samples"
+    check_memory(f"predictions of {samples} samples at {points} inputs", samples * points * numbers, cure)
 
 
 def fill_in_blocks(

@@ -8,6 +8,7 @@ from torch import nn
 
 from bnnp._core.checks import check_samples, is_number
 from bnnp._core.columns import Columns
+from bnnp._core.memory import check_memory
 from bnnp._core.random import Seed, as_generator, normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown
@@ -123,6 +124,7 @@ class Prior(Shown, nn.Module, abc.ABC):
             torch.Size([10, 2, 8])
         """
         check_samples(num_samples)
+        self.check_room(num_samples)
         generator = as_generator(seed)
         whitened: list[Tensor] = []
         weights = []
@@ -132,6 +134,15 @@ class Prior(Shown, nn.Module, abc.ABC):
                 whitened.append(normal((1, num_samples, *self.unit_shape(index)), prior.factor, generator))
                 weights.append(self.from_units(index, prior.weights(whitened[-1]))[0])
         return weights
+
+    def check_room(self, num_samples: int) -> None:
+        """Refuse a number of samples whose weights do not fit into memory.
+
+        Raises:
+            ValueError: If they do not.
+        """
+        numbers = num_samples * self.network.num_weights
+        check_memory(f"num_samples={num_samples}", numbers, "draw fewer samples", self.dtype.itemsize)
 
     def log_prob(self, weights: Sequence[Float[Tensor, "*batch _d _out"]]) -> Float[Tensor, "*batch"]:
         """Log-density of weights, one value per sample.

@@ -135,6 +135,9 @@ class TaskBatch(Shown):
     ) -> "TaskBatch":
         """Pad tasks to the size of the longest one.
 
+        Where there is no point, the values are those of a point of the data, so that they are as near to the data as
+        these themselves: zeros may be so far from them, as from times in seconds, that a network overflows there.
+
         Args:
             tasks: At least one task; all have the same columns.
             dtype: Type of the numbers.
@@ -143,12 +146,13 @@ class TaskBatch(Shown):
         Returns:
             The batch, with the tasks in their order.
         """
-        longest = max(len(task) for task in tasks)
-        first = tasks[0]
-        x = torch.zeros(len(tasks), longest, first.x.shape[1], dtype=dtype)
-        y = torch.zeros(len(tasks), longest, first.y.shape[1], dtype=dtype)
-        mask = torch.zeros(len(tasks), longest, dtype=torch.bool)
+        longest = max(tasks, key=len)
+        x = torch.zeros(len(tasks), len(longest), longest.x.shape[1], dtype=dtype)
+        y = torch.zeros(len(tasks), len(longest), longest.y.shape[1], dtype=dtype)
+        mask = torch.zeros(len(tasks), len(longest), dtype=torch.bool)
         for i, task in enumerate(tasks):
+            like = task if len(task) else longest
+            x[i], y[i] = like.x[:1], like.y[:1]
             x[i, : len(task)] = task.x
             y[i, : len(task)] = task.y
             mask[i, : len(task)] = True

@@ -110,7 +110,10 @@ def differentiate(
     loss = -total.mean()
     if not math.isfinite(loss.item()):
         raise NotFinite("the objective is not finite", int(torch.isfinite(total).int().argmin()))
-    set_gradients(parameters, torch.autograd.grad(loss, parameters, allow_unused=True))
+    if loss.requires_grad:
+        set_gradients(parameters, torch.autograd.grad(loss, parameters, allow_unused=True))
+    else:  # a fixed prior and empty contexts: nothing that is learned had a part in it
+        set_gradients(parameters, [None] * len(parameters))
     return Terms({name: term.detach() for name, term in terms.by_name.items()})
 
 
