@@ -72,12 +72,12 @@ def test_without_subjects_all_points_are_one_data_set(predict, tmp_path):
     code, _, err = predict("hour,level\n0,500\n1,501\n", "hour\n6\n7\n")
     assert code == 0
     assert "known points: 2 used, 0 not used" in err
-    assert not pd.read_csv(tmp_path / "p.csv")["from_prior"].any()
+    assert pd.read_csv(tmp_path / "p.csv")["from_prior"].tolist() == [False, False]
 
 
 def test_no_known_points_at_all_are_the_prior(predict, tmp_path):
     assert predict("subject,hour,level\n", "subject,hour\na,6\n")[0] == 0
-    assert pd.read_csv(tmp_path / "p.csv")["from_prior"].all()
+    assert pd.read_csv(tmp_path / "p.csv")["from_prior"].tolist() == [True]
 
 
 def test_inputs_outside_the_training_range_are_marked(predict, tmp_path):

@@ -1,5 +1,6 @@
 """Tables in files: whatever separates columns, marks decimals and encodes text, the numbers and names are the same."""
 
+import io
 import sys
 
 import numpy as np
@@ -90,7 +91,7 @@ def test_excel_without_its_package_names_the_extra(tmp_path, monkeypatch):
 
 
 def test_excel_is_read_as_it_is_where_the_package_is_there(tmp_path, monkeypatch):
-    sheets = {"data": pd.read_csv(pd.io.common.StringIO(ROWS), dtype=object, keep_default_na=False)}
+    sheets = {"data": pd.read_csv(io.StringIO(ROWS), dtype=object, keep_default_na=False)}
     monkeypatch.setitem(sys.modules, "openpyxl", sys)
     monkeypatch.setattr(pd, "read_excel", lambda *_, **choices: sheets if choices["sheet_name"] is None else None)
     (tmp_path / "t.xlsx").write_bytes(b"PK")

@@ -190,9 +190,11 @@ def from_arrays(
     """
     pairs = as_pairs(data_sets)
     labels = [str(i) for i in range(len(pairs))] if names is None else _checked_names(names, len(pairs))
-    columns = {"x_names": column_names(pairs[0][0]), "y_names": column_names(pairs[0][1])}
-    tasks = [Task.of(x, y, label, **columns) for label, (x, y) in zip(labels, pairs, strict=True)]
-    return collect(tasks, **columns, standardise=standardise, min_points=min_points)
+    x_names, y_names = column_names(pairs[0][0]), column_names(pairs[0][1])
+    tasks = [
+        Task.of(x, y, label, x_names=x_names, y_names=y_names) for label, (x, y) in zip(labels, pairs, strict=True)
+    ]
+    return collect(tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points)
 
 
 def _checked_names(names: Any, count: int) -> list[str]:
