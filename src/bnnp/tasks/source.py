@@ -19,6 +19,8 @@ from bnnp.tasks.task import Split, Task, stacked
 
 TASKS_FOR_RANGES = 32
 """Number of tasks from which the range of an endless source is taken."""
+BEYOND_DRAWN = 0.01
+"""Share of that range by which it is widened: a few drawn tasks do not reach its ends."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,9 @@ class TaskSource(abc.ABC):
         """
 
     def ranges(self) -> Ranges:
-        """The smallest and the largest value of every column, here in some drawn tasks."""
-        return Ranges.of(*stacked(self.draw(TASKS_FOR_RANGES, torch.Generator().manual_seed(0))))
+        """The smallest and the largest value of every column: of some drawn tasks, and a little beyond."""
+        drawn = self.draw(TASKS_FOR_RANGES, torch.Generator().manual_seed(0))
+        return Ranges.of(*stacked(drawn)).widened(BEYOND_DRAWN)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
