@@ -59,10 +59,9 @@ def table(**choice: Any) -> Any:
 
 
 def infer(**choice: Any) -> Any:
-    data = choice.pop("x", X), choice.pop("y", Y)
-    return bnnp.infer(
-        choice.pop("model", model()), *data, **{"method": "ensemble", "num_samples": 2, "steps": 1, **choice}
-    )
+    whose, x, y = choice.pop("model", model()), choice.pop("x", X), choice.pop("y", Y)
+    defaults: dict[str, Any] = {"method": "ensemble", "num_samples": 2, "steps": 1}
+    return bnnp.infer(whose, x, y, **{**defaults, **choice})
 
 
 def evaluate(**choice: Any) -> Any:

@@ -361,7 +361,7 @@ def test_bad_input_to_infer_is_refused():
         bnnp.infer(model, x, y[:8])
     with pytest.raises(ValueError, match="x: got nan"):
         bnnp.infer(model, x * math.nan, y)
-    with pytest.raises(ValueError, match="data_sets: got none"):
+    with pytest.raises(ValueError, match="data_sets: got no data sets"):
         infer_many(model, [])
     layerwise = deep("layerwise")
     with pytest.raises(ValueError, match="givi needs a prior that keeps the units"):

@@ -354,7 +354,7 @@ def test_widths_that_the_heads_do_not_divide_are_refused(hidden):
 @pytest.mark.filterwarnings("ignore:Initializing zero-element")
 @pytest.mark.parametrize("hidden", [(0,), (-4,)])
 def test_widths_that_are_not_positive_are_refused(hidden):
-    with pytest.raises(ValueError, match="inference: got hidden "):
+    with pytest.raises(ValueError, match="hidden: got "):
         bnnp.AttBNNP(1, 1, hidden=(4,), inference=bnnp.Attentive(hidden))
 
 

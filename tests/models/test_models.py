@@ -416,7 +416,7 @@ def test_the_inference_network_sees_what_it_should():
         ({"prior": "flat"}, "prior"),
         ({"activation": "sine"}, "activation"),
         ({"likelihood": Gaussian([0.1, 0.2, 0.3])}, "noise"),
-        ({"hidden": (0,)}, "sizes"),
+        ({"hidden": (0,)}, "hidden: got"),
     ],
 )
 def test_impossible_models_are_refused(arguments, message):

@@ -61,7 +61,8 @@ def column_names(values: Any) -> tuple[str, ...]:
     """The names of a data frame's columns, or of a series, where these are text; else none."""
     columns = getattr(values, "columns", None)
     names = [getattr(values, "name", None)] if columns is None else list(columns)
-    return tuple(names) if all(isinstance(name, str) for name in names) else ()
+    texts = [name for name in names if isinstance(name, str)]
+    return tuple(texts) if len(texts) == len(names) else ()
 
 
 def in_order(values: Any, name: str, names: Sequence[str]) -> Any:

@@ -15,7 +15,7 @@ import torch
 def is_number(value: Any) -> bool:
     """Whether a user's choice is a finite number."""
     real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return real and abs(value) < math.inf
+    return real and bool(abs(value) < math.inf)
 
 
 def is_whole(value: Any) -> bool:
@@ -115,7 +115,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
         raise ValueError(f"{name}: got {value!r}, expected one of {', '.join(known)}")
 
 
-def check_kind(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
+def check_kind(name: str, value: Any, kind: Any, expected: str) -> None:
     """Refuse an object of another class.
 
     Args:

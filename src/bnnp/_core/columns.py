@@ -138,7 +138,7 @@ class Columns(nn.Module):
         Raises:
             ValueError: If these are not the columns of training, or numbers that the model can hold.
         """
-        values = as_columns(x, name, len(self.x_names), () if self._unnamed("x") else self.x_names)
+        values = as_columns(x, name, len(self.x_names), self.given_names("x"))
         self.check_size(values.to(self.x_shift.device), "x", name)
         return values
 
@@ -153,7 +153,7 @@ class Columns(nn.Module):
         Raises:
             ValueError: If these are not the columns of training, or numbers that the model can hold.
         """
-        values = as_columns(y, name, len(self.y_names), () if self._unnamed("y") else self.y_names)
+        values = as_columns(y, name, len(self.y_names), self.given_names("y"))
         if real_valued:
             self.check_size(values.to(self.y_shift.device), "y", name)
         return values
@@ -235,9 +235,10 @@ class Columns(nn.Module):
         if "ranges" in record:
             self.ranges = Ranges.of_record(record["ranges"], len(self.x_names), len(self.y_names))
 
-    def _unnamed(self, which: str) -> bool:
+    def given_names(self, which: str) -> Sequence[str]:
+        """The names that the user gave to the columns "x" or "y"; empty if there are none but `x0`, `x1`, ..."""
         names = self.x_names if which == "x" else self.y_names
-        return names == [f"{which}{i}" for i in range(len(names))]
+        return () if names == [f"{which}{i}" for i in range(len(names))] else names
 
     def standardise_x(self, x: Float[Tensor, "*batch x"]) -> Float[Tensor, "*batch x"]:
         """The user's inputs as the model sees them."""

@@ -35,6 +35,14 @@ class Ranges:
         """The ranges of some points, of which there is at least one."""
         return Ranges(_pairs(x), _pairs(y))
 
+    def widened(self, share: float) -> Ranges:
+        """Ranges that go beyond both ends by a share of their width."""
+
+        def wider(pairs: Pairs) -> Pairs:
+            return tuple((low - share * (high - low), high + share * (high - low)) for low, high in pairs)
+
+        return Ranges(wider(self.x), wider(self.y))
+
     def with_others(self, other: Ranges | None) -> Ranges:
         """The smallest ranges that hold both."""
         if other is None:

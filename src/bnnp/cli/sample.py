@@ -140,7 +140,7 @@ def _tell_of_distance(columns: Columns, likelihood: Likelihood, x: np.ndarray, t
     if not likelihood.real_valued:
         return
     for name, (low, high) in zip(columns.y_names, columns.ranges.y, strict=True):
-        least, most = table[name].min(), table[name].max()
+        least, most = float(np.min(table[name])), float(np.max(table[name]))
         if most - least > WIDE * (high - low):
             say(
                 f"warning: functions of this prior go from {least:.4g} to {most:.4g} in {name!r}, and the training "

@@ -265,7 +265,9 @@ def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_se
     y_size = likelihood.y_size(network.sizes[-1])
     tasks = []
     for x, y in as_pairs(data_sets):
-        inputs, outputs = prior.view.columns.inputs(x), as_columns(y, "y", y_size)
+        names = prior.view.columns.given_names("y")
+        inputs = prior.view.columns.inputs(x)
+        outputs = as_columns(y, "y", y_size, names if len(names) == y_size else ())
         if len(inputs) != len(outputs):
             raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
         likelihood.check(outputs)

@@ -160,7 +160,8 @@ class Predictive(Shown, abc.ABC):
             ValueError: If `y` does not have one row per input, or does not suit the likelihood.
         """
         points, out = self.shape
-        values = as_columns(y, "y", self.likelihood.y_size(out)).to(self.device)
+        width, names = self.likelihood.y_size(out), self.columns.given_names("y")
+        values = as_columns(y, "y", width, names if len(names) == width else ()).to(self.device)
         if len(values) != points:
             raise ValueError(f"y: got {len(values)} points, expected {points}, one for each input")
         self.likelihood.check(values)

@@ -19,6 +19,8 @@ from bnnp.tasks.task import Split, Task, stacked
 
 TASKS_FOR_RANGES = 32
 """Number of tasks from which the range of an endless source is taken."""
+BEYOND_DRAWN = 0.01
+"""Share of that range by which it is widened: a few drawn tasks do not reach its ends."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,9 @@ class TaskSource(abc.ABC):
         """
 
     def ranges(self) -> Ranges:
-        """The smallest and the largest value of every column, here in some drawn tasks."""
-        return Ranges.of(*stacked(self.draw(TASKS_FOR_RANGES, torch.Generator().manual_seed(0))))
+        """The smallest and the largest value of every column: of some drawn tasks, and a little beyond."""
+        drawn = self.draw(TASKS_FOR_RANGES, torch.Generator().manual_seed(0))
+        return Ranges.of(*stacked(drawn)).widened(BEYOND_DRAWN)
 
 
 @dataclass(frozen=True)
@@ -202,9 +205,11 @@ def from_arrays(
     """
     pairs = as_pairs(data_sets)
     labels = [str(i) for i in range(len(pairs))] if names is None else _checked_names(names, len(pairs))
-    columns = {"x_names": column_names(pairs[0][0]), "y_names": column_names(pairs[0][1])}
-    tasks = [Task.of(x, y, label, **columns) for label, (x, y) in zip(labels, pairs, strict=True)]
-    return collect(tasks, **columns, standardise=standardise, min_points=min_points)
+    x_names, y_names = column_names(pairs[0][0]), column_names(pairs[0][1])
+    tasks = [
+        Task.of(x, y, label, x_names=x_names, y_names=y_names) for label, (x, y) in zip(labels, pairs, strict=True)
+    ]
+    return collect(tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points)
 
 
 def _checked_names(names: Any, count: int) -> list[str]:

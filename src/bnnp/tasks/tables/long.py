@@ -99,7 +99,8 @@ def _grouped(labels: np.ndarray) -> tuple[list[str], list[np.ndarray]]:
     """The names that occur, sorted, and the rows of each in their order."""
     import pandas as pd
 
-    codes, names = pd.factorize(labels)
+    codes, found = pd.factorize(labels)
+    names = [str(name) for name in found]
     groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     order = sorted(range(len(names)), key=_sort_key(names))
     return [names[i] for i in order], [groups[i] for i in order]
