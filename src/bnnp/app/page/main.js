@@ -95,7 +95,8 @@ class Page {
       if (show.standard) add("Standard prior, the same points", ["standard-shown"], false);
       else if (show.prior) add("Prior: before any point", ["prior"], false);
       const several = show.standard || show.prior;
-      add(several ? "Learned prior, given the points" : "", ["posterior", "online", "oracle", "method"], true);
+      const caption = show.standard ? "Learned prior, given the points" : "Posterior: given the points";
+      add(several ? caption : "", ["posterior", "online", "oracle", "method"], true);
       if (show.standard && show.prior) add("Learned prior: before any point", ["prior"], false);
     }
   }
@@ -231,7 +232,7 @@ class Page {
   }
 
   startJob(of) {
-    const method = this.method || "nuts";
+    const method = this.method || "hmc";
     const message = { kind: "infer", of, method, ...this.state.question(FINE) };
     const job = { id: this.backend.start(message, (reply) => this.jobTold(job, reply)) };
     this.jobs[of] = job;

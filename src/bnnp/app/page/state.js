@@ -98,7 +98,7 @@ class State {
       const extra = room * (high - low || 1);
       return { input, low: low - extra, high: high + extra, count: n };
     };
-    if (!this.asMap) return [along(this.axis, count, 0.04)];
+    if (!this.asMap) return [along(this.axis, count, 0.02)];
     return [0, 1].map((input) => along(input, this.hello.sides?.[input] ?? 32, 0));
   }
 
