@@ -71,6 +71,7 @@ def test_the_examples_of_other_inference_run():
         "docs/neural_processes.md",
         "docs/last_layer.md",
         "docs/inference.md",
+        "docs/app.md",
     ],
 )
 def test_files_that_documents_name_exist(document):
