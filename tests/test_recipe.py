@@ -48,7 +48,7 @@ def test_rounds_that_do_not_help_leave_the_start(monkeypatch):
 def test_rounds_that_help_are_done_again_with_all_tasks(monkeypatch):
     calls = []
     monkeypatch.setattr(recipe, "_gain", lambda found, before: (1.0 if len(calls) < 2 else -1.0, 0.0))
-    fit = recipe.fit
+    fit = bnnp.fit
 
     def counted(model, tasks, **options):
         calls.append((len(tasks), options["steps"]))

@@ -2,6 +2,7 @@
 
 import copy
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.show import Shown
 from bnnp.evaluation.scores import Scores, evaluate
 from bnnp.models.base import MetaLearner
+from bnnp.prediction import ExtrapolationWarning
 from bnnp.priors.learnable import GaussianUnits
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize, context_size, random_split
@@ -201,7 +203,7 @@ class _Rounds:
     def _started(self, model: MetaLearner, tasks: TaskSource, left_out: Sequence[Split], start: str) -> _Candidate:
         own = copy.deepcopy(model)
         start_prior(own, tasks, start, self.seed)
-        scores = evaluate(own, left_out, seed=0)
+        scores = _judged(own, left_out)
         return _Candidate(start, own, scores, scores, History())
 
     def _advanced(self, now: _Candidate, tasks: TaskSource, left_out: Sequence[Split], limit: int | None) -> _Candidate:
@@ -219,7 +221,7 @@ class _Rounds:
                 )
             if result.interrupted:
                 return replace(now, ended=f"Training was stopped in round {now.rounds + 1}.", interrupted=True)
-            spent, found = time.monotonic() - began, evaluate(tried, left_out, seed=0)
+            spent, found = time.monotonic() - began, _judged(tried, left_out)
             gain, error = _gain(found, now.scores)
             if not gain > max(LEAST_GAIN, error):
                 return replace(now, ended=_why_ended(now.rounds, gain, error))
@@ -277,6 +279,13 @@ def _divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSourc
 
 def _divisions(tasks: Sequence[Task], size: ContextSize, generator: torch.Generator) -> list[Split]:
     return [random_split(task, size, generator) for task in tasks for _ in range(DIVISIONS)]
+
+
+def _judged(model: MetaLearner, left_out: Sequence[Split]) -> Scores:
+    """Scores of left-out tasks, some of whose inputs may lie outside the range of the others."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)
+        return evaluate(model, left_out, seed=0)
 
 
 def _gain(found: Scores, before: Scores) -> tuple[float, float]:

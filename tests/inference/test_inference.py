@@ -443,3 +443,20 @@ def test_fine_tuning_starts_at_the_trained_model():
     expected = model.condition(x, x**2, num_samples=2000, seed=1).predict(x)
     spread = expected.function_std / np.sqrt(2000)  # the means of 2000 draws differ by 1.4 of it on average
     assert np.abs((tuned.predict(x).mean - expected.mean) / spread).max() < 7
+
+
+def test_a_function_is_told_of_every_step_and_may_end_the_inference():
+    model, told = bnnp.BNNP(1, 1, hidden=(4,)), []
+    choices = {"method": "ensemble", "num_samples": 2, "steps": 5}
+    bnnp.infer(model, [[0.0]], [[1.0]], progress=lambda done, steps: told.append((done, steps)), **choices)
+    assert told == [(step, 5) for step in range(1, 6)]
+
+    def stop(done: int, steps: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+        told.append(done)
+
+    told.clear()
+    with pytest.raises(KeyboardInterrupt):
+        bnnp.infer(model, [[0.0]], [[1.0]], progress=stop, **choices)
+    assert told == [1, 2]

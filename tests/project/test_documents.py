@@ -73,6 +73,7 @@ def test_the_examples_of_other_inference_run():
         "docs/last_layer.md",
         "docs/inference.md",
         *(f"docs/notes/{path.name}" for path in sorted((ROOT / "docs" / "notes").glob("*.md"))),
+        "docs/app.md",
     ],
 )
 def test_files_that_documents_name_exist(document):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 import threading
 import warnings
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -29,6 +31,7 @@ from bnnp.inference import InferenceWarning
 
 LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "localhost")
+LOG = logging.getLogger("uvicorn.error")
 WRONG_ORIGIN = 4403
 REPORTS_PER_SECOND = 10
 
@@ -123,8 +126,10 @@ class Visit:
             await self.send({**echo, **found})
         except Cancelled:
             pass
-        except (ValueError, ArithmeticError) as error:
-            await self.send({**echo, "kind": "error", "message": str(error)})
+        except Exception as error:  # whatever goes wrong, the page is told and the server goes on
+            if not isinstance(error, ValueError | ArithmeticError):
+                LOG.exception("a picture failed")
+            await self.send({**echo, "kind": "error", "message": str(error) or type(error).__name__})
 
     def _start_job(self, slot: str, message: dict[str, Any]) -> None:
         """Start work in the background, instead of what was there before in the same slot."""
@@ -235,5 +240,9 @@ def serve(gallery: Gallery, port: int) -> None:
     """
     warnings.simplefilter("ignore", InferenceWarning)  # the page shows them
     own = listening(port)
+    for model in gallery.models.values():  # compiled loops are loaded now, so that the first picture does not wait
+        model.condition(torch.zeros(2, model.in_size), torch.zeros(2, model.y_size), num_samples=2).predict(
+            torch.zeros(2, model.in_size)
+        )
     print(f"http://{LOOPBACK}:{own.getsockname()[1]}/  (Ctrl-C ends it)")
     server(gallery).run(sockets=[own])

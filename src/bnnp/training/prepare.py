@@ -102,5 +102,6 @@ def _examples(model: MetaLearner, prior: Prior, tasks: TaskSource, count: int, g
         log_odds = [LOG_ODDS * (label - 0.5) for label in labels]
         return Examples(x, log_odds, x[0].new_ones(prior.network.sizes[-1]))
     y = [model.columns.standardise_y(task.y.to(model.device)).to(model.dtype) for task in some]
-    fixed = isinstance(model.likelihood, Gaussian) and not model.likelihood.learnable
-    return Examples(x, y, torch.cat(y).std(0), model.likelihood.noise.detach() if fixed else None)
+    likelihood = model.likelihood
+    fixed = likelihood.noise.detach() if isinstance(likelihood, Gaussian) and not likelihood.learnable else None
+    return Examples(x, y, torch.cat(y).std(0), fixed)

@@ -89,7 +89,7 @@ function dataSets(page) {
     ? row(element("span", {}, count === null ? "Drawn with seed" : `Number, of ${count}`), number)
     : chooser("subject", "Data set", [["", "none"], ...names.map((name, i) => [i, name])], (value) => value !== "" && page.takeSubject(Number(value)));
   number.addEventListener("change", () => page.takeSubject(Number(number.value)));
-  const shown = slider("shown", "Known points", { min: 0, max: state.asMap ? 300 : 40, step: 1, value: page.shown }, (value) => page.showPoints(value));
+  const shown = slider("shown", "Known", { min: 0, max: state.asMap ? 300 : 40, step: 1, value: page.shown }, (value) => page.showPoints(value));
   const drawOne = button("draw", "Another", () => {
     number.value = Number(number.value) + 1;
     page.takeSubject(Number(number.value));
@@ -100,7 +100,9 @@ function dataSets(page) {
       ...(count === null || count > names.length ? [drawOne] : []),
       button("reveal", "Reveal all", () => page.revealAll()),
       button("calibrate", "Calibration over all", () => page.calibrate())),
-    note("Open circles are hidden from the model: click one to reveal it, double-click a known one to hide it."),
+    note(state.asMap
+      ? "The model sees the framed pixels alone: click on others to reveal them."
+      : "Open circles are hidden from the model: click one to reveal it, double-click a known one to hide it."),
     element("div", { id: "calibration" }),
   );
 }
@@ -123,7 +125,7 @@ function inputs({ state }) {
     state.changed("view");
   });
   const { low, high } = state.hello.outputs[0];
-  const value = slider("value", "Value of a click", { min: low, max: high, step: (high - low) / 100, value: high }, (v) => (state.value = v));
+  const value = slider("value", "New point", { min: low, max: high, step: (high - low) / 100, value: high }, (v) => (state.value = v));
   return group("Inputs", asMap, along, ...rows, value);
 }
 

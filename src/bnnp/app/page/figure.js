@@ -43,7 +43,7 @@ class Plot {
 
   layout() {
     const width = this.svg.clientWidth || 600;
-    const share = this.interactive && this.state.hello.outputs.length === 1 ? 0.52 : 0.45;
+    const share = this.svg.closest(".beside") ? 0.66 : this.state.hello.outputs.length > 1 ? 0.36 : 0.52;
     const height = Math.round(Math.min(460, Math.max(230, width * share)));
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("height", height);
@@ -117,7 +117,7 @@ class Plot {
     this.dots.replaceChildren();
     this.state.hidden.forEach((point, index) => {
       const [cx, cy] = this.place(point);
-      const dot = draw(this.dots, "circle", { class: "hidden-point", cx, cy, r: 4.5, "data-hidden": index });
+      const dot = draw(this.dots, "circle", { class: "hidden-point", cx, cy, r: 3.6, "data-hidden": index });
       draw(dot, "title").textContent = "hidden: click to reveal";
     });
     this.state.points.forEach((point, index) => {

@@ -86,6 +86,7 @@ class Page {
     parent.replaceChildren();
     this.maps = [];
     this.plots = [];
+    parent.classList.toggle("maps", asMap);
     parent.classList.toggle("beside", asMap || show.prior || show.standard);
     if (asMap) return this.arrangeMaps(parent);
     const outputs = hello.classes ? [0] : hello.outputs.keys();
@@ -95,27 +96,36 @@ class Page {
       if (show.standard) add("Standard prior, the same points", ["standard-shown"], false);
       else if (show.prior) add("Prior: before any point", ["prior"], false);
       const several = show.standard || show.prior;
-      add(several ? "Learned prior, given the points" : "", ["posterior", "online", "oracle", "method"], true);
+      const caption = show.standard ? "Learned prior, given the points" : "Posterior: given the points";
+      add(several ? caption : "", ["posterior", "online", "oracle", "method"], true);
       if (show.standard && show.prior) add("Learned prior: before any point", ["prior"], false);
     }
   }
 
   arrangeMaps(parent) {
-    const add = (caption, pick, interactive, of = "posterior") =>
-      this.maps.push({ map: new HeatMap(parent, this.state, caption, pick, interactive), of });
-    add("Mean, with the known points", (picture) => picture.mean[0], true);
-    add("Standard deviation of the function", (picture) => picture.spread[0], false);
-    add("One function of the posterior", (picture) => picture.functions[0][0], false);
-    if (this.state.show.prior) add("One function of the prior", (picture) => picture.functions[0][0], false, "prior");
+    const add = (caption, pick, kind, of = "posterior") =>
+      this.maps.push({ map: new HeatMap(parent, this.state, caption, pick, kind), of });
+    add("Mean, with the known points", (picture) => picture.mean[0], { interactive: true });
+    add("Standard deviation", (picture) => picture.spread[0], { ofOutput: false });
+    add("One function of the posterior", (picture) => picture.functions[0][0]);
+    const { prior, standard } = this.state.show;
+    if (prior) add("The same function of the prior", (picture) => picture.functions[0][0], {}, "prior");
+    if (standard) add("The same of the standard prior", (picture) => picture.functions[0][0], {}, "standard");
+    if (this.method) add(`Mean by ${this.method}`, (picture) => picture.mean[0], {}, "method");
   }
 
-  /** Outputs range over the data and the prior's band. */
+  pictureOf(of) {
+    return of === "method" ? this.jobs.learned?.picture : this.pictures.get(of);
+  }
+
+  /** The outputs' range: that of the data, and most of the prior's band. */
   learnLimits() {
+    const within = (values, share) => values.toSorted((a, b) => a - b)[Math.round(share * (values.length - 1))];
     this.ask("prior", FINE, (picture) => {
       if (!this.state.hello.real) return;
       this.state.limits = this.state.hello.outputs.map(({ low, high }, k) => {
-        const a = Math.min(low, ...picture.low[k]);
-        const b = Math.max(high, ...picture.high[k]);
+        const a = Math.min(low, within(picture.low[k], 0.05));
+        const b = Math.max(high, within(picture.high[k], 0.95));
         return [a - 0.05 * (b - a), b + 0.05 * (b - a)];
       });
     });
@@ -142,7 +152,7 @@ class Page {
     const count = what === "drag" ? DRAFT : FINE;
     const wanted = { posterior: true, online: state.first !== null, oracle: state.show.oracle };
     if (what !== "drag" && what !== "points") {
-      wanted.prior = state.show.prior || state.asMap;
+      wanted.prior = state.show.prior;
       wanted.standard = state.show.standard;
     }
     for (const of of Object.keys(SLOTS)) {
@@ -158,15 +168,15 @@ class Page {
     const waiting = this.jobs.standard?.picture;
     return of.map((name) => {
       if (name === "standard-shown") return { of: "standard", picture: waiting ?? this.pictures.get("standard") };
-      const picture = name === "method" ? this.jobs.learned?.picture : this.pictures.get(name);
-      return { of: name, picture, plain: name !== "posterior" && name !== "prior" };
+      return { of: name, picture: this.pictureOf(name), plain: name !== "posterior" && name !== "prior" };
     });
   }
 
   redraw() {
     for (const { plot, of } of this.plots) plot.show(this.layers(of));
-    for (const { map, of } of this.maps) if (this.pictures.get(of)?.functions.length) map.show(this.pictures.get(of));
+    for (const { map, of } of this.maps) if (this.pictureOf(of)?.functions.length) map.show(this.pictureOf(of));
     this.drawLegend();
+    this.tellCount();
   }
 
   drawLegend() {
@@ -185,11 +195,16 @@ class Page {
   }
 
   tellStory() {
-    const { points, hidden } = this.state;
+    const { points, asMap } = this.state;
+    this.byId("hint").hidden = asMap;
     const empty = "No points yet: these functions come from the prior alone, which was learned from related data sets. Click to add a point.";
     this.byId("story").textContent = points.length
       ? "Every function was drawn from the posterior: the prior's functions that pass near the points."
       : empty;
+  }
+
+  tellCount() {
+    const { points, hidden } = this.state;
     const more = hidden.length ? `, ${hidden.length} hidden${this.held()}` : "";
     this.byId("count").textContent = `${points.length} point${points.length === 1 ? "" : "s"}${more}`;
   }
@@ -231,7 +246,7 @@ class Page {
   }
 
   startJob(of) {
-    const method = this.method || "nuts";
+    const method = this.method || "hmc";
     const message = { kind: "infer", of, method, ...this.state.question(FINE) };
     const job = { id: this.backend.start(message, (reply) => this.jobTold(job, reply)) };
     this.jobs[of] = job;
@@ -254,6 +269,7 @@ class Page {
   infer(method) {
     this.method = method;
     this.byId("method-note").textContent = method ? `${method} is at work in the background.` : "";
+    if (this.state.asMap) this.arrange();
     this.restartJobs();
     this.redraw();
   }

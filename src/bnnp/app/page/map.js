@@ -1,20 +1,18 @@
 // Two inputs as a heat map: the mean, how sure it is, and two functions, on canvases. A click reveals a pixel.
 
 class HeatMap {
-  /** A map of one output; `pick(picture)` gives its numbers. */
-  constructor(parent, state, caption, pick, interactive) {
-    this.state = state;
-    this.pick = pick;
+  /** A map of one output; `pick(picture)` gives its numbers, which are values of the output or how sure they are. */
+  constructor(parent, state, caption, pick, { interactive = false, ofOutput = true } = {}) {
+    Object.assign(this, { state, pick, caption, interactive, ofOutput });
     const figure = document.createElement("figure");
-    const title = document.createElement("figcaption");
-    title.textContent = caption;
+    this.title = document.createElement("figcaption");
     this.canvas = document.createElement("canvas");
     this.canvas.className = "map";
     this.canvas.setAttribute("role", "img");
     this.canvas.setAttribute("aria-label", caption);
-    figure.append(title, this.canvas);
+    figure.append(this.title, this.canvas);
     parent.append(figure);
-    this.interactive = interactive;
+    if (!interactive) return;
     this.canvas.addEventListener("pointerdown", (event) => this.down(event));
     this.canvas.addEventListener("pointermove", (event) => event.buttons && this.down(event));
   }
@@ -24,6 +22,7 @@ class HeatMap {
     const values = this.pick(picture);
     const [across, up] = this.state.axes(1024).map((axis) => axis.count);
     const [low, high] = this.range(values);
+    this.title.textContent = `${this.caption} (${short(low)} dark, ${short(high)} bright)`;
     const cell = Math.max(1, Math.floor(560 / across));
     this.canvas.width = across * cell;
     this.canvas.height = up * cell;
@@ -38,7 +37,7 @@ class HeatMap {
   }
 
   range(values) {
-    if (!this.interactive) return [Math.min(...values), Math.max(...values)];
+    if (!this.ofOutput) return [0, Number(Math.max(...values).toPrecision(2))];
     return this.state.hello.real ? [this.state.hello.outputs[0].low, this.state.hello.outputs[0].high] : [0, 1];
   }
 

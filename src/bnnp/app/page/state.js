@@ -17,7 +17,7 @@ class State {
     this.value = null; // the value of a clicked pixel where no data set gives one
     this.fixed = hello.inputs.map((input) => (input.low + input.high) / 2);
     this.asMap = hello.inputs.length === 2;
-    this.show = { prior: false, standard: false, oracle: false };
+    this.show = { prior: this.asMap, standard: false, oracle: false };
     this.past = [];
     this.listeners = [];
   }
@@ -81,7 +81,7 @@ class State {
   /** Take the points of a data set; all but some that are spread over it are hidden. */
   take(subject, shown) {
     this.remember();
-    const place = (i) => (i * 0.6180339887498949) % 1;
+    const place = (i) => Math.abs(Math.sin(12.9898 * (i + 1)) * 43758.5453) % 1; // an order that looks random
     const order = [...subject.x.keys()].sort((a, b) => place(a) - place(b));
     const all = order.map((i) => ({ x: subject.x[i], y: subject.y[i], own: true }));
     this.points = all.slice(0, shown);
@@ -98,7 +98,7 @@ class State {
       const extra = room * (high - low || 1);
       return { input, low: low - extra, high: high + extra, count: n };
     };
-    if (!this.asMap) return [along(this.axis, count, 0.04)];
+    if (!this.asMap) return [along(this.axis, count, 0.02)];
     return [0, 1].map((input) => along(input, this.hello.sides?.[input] ?? 32, 0));
   }
 
