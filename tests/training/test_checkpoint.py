@@ -145,10 +145,10 @@ def rewrite(path: Path, **changes: Any) -> None:
 
 def test_a_checkpoint_of_an_earlier_version_goes_on(tmp_path):
     """It calls the prior's rate otherwise, has starts by name, and no counts of fallbacks."""
-    whole = fit(evaluation=Stop(), prior_start="fitted", **RUN)
-    fit(evaluation=Stop(KeyboardInterrupt, 2), checkpoint=tmp_path, prior_start="fitted", **RUN)
-    rewrite(tmp_path / FILE_NAME, prior_lr_multiplier=None, prior_rate=1.0, prior_start="fitted")
-    resumed = fit(evaluation=Stop(), checkpoint=tmp_path, prior_start="fitted", **RUN)
+    whole = fit(evaluation=Stop(), prior_start="empirical", **RUN)
+    fit(evaluation=Stop(KeyboardInterrupt, 2), checkpoint=tmp_path, prior_start="empirical", **RUN)
+    rewrite(tmp_path / FILE_NAME, prior_lr_multiplier=None, prior_rate=1.0, prior_start="empirical")
+    resumed = fit(evaluation=Stop(), checkpoint=tmp_path, prior_start="empirical", **RUN)
     assert same(state(resumed.model), state(whole.model))
     assert records(resumed.history) == records(whole.history)
 
@@ -157,7 +157,7 @@ def test_a_checkpoint_of_an_earlier_version_goes_on(tmp_path):
     ("was", "named"),
     [
         ({"prior_rate": 3.0}, r"prior_lr_multiplier=3.0, but got prior_lr_multiplier=1.0"),
-        ({"prior_rate": 1.0, "prior_start": "fitted"}, r"prior_start='Fitted\(\)', but got prior_start='Spread\("),
+        ({"prior_rate": 1.0, "prior_start": "empirical"}, r"prior_start='Empirical\(\)', but got .*='Spread\("),
         ({"prior_rate": 0.0}, r"prior_rate=0, which held the prior.*set_prior_learnability\(0\).*another folder"),
     ],
 )

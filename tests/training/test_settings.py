@@ -62,9 +62,9 @@ def test_clip_norm_bounds_the_step():
         ({"context_share": "half"}, "context_share: got 'half', expected a number or a range"),
         (
             {"prior_start": "random"},
-            "prior_start: got 'random', expected one of spread, fitted, switch, floor, place, standard, or an object",
+            "prior_start: got 'random', expected one of empirical, spread, standard, or an object",
         ),
-        ({"prior_start": bnnp.starts.Spread}, "prior_start: got <class .*, expected one of spread"),
+        ({"prior_start": bnnp.starts.Spread}, "prior_start: got <class .*, expected one of empirical"),
         ({"seed": "one"}, "seed: got 'one', expected an int or a torch.Generator"),
         ({"tasks": [1, 2]}, r"tasks: got list, expected a task source; make one with bnnp.tasks.from_arrays"),
         (

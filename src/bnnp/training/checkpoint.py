@@ -12,7 +12,7 @@ from bnnp.models.base import MetaLearner
 from bnnp.models.saving import DAMAGES, model_header, rebuild, todays_header
 from bnnp.training.checks import check_count, is_number
 from bnnp.training.history import History
-from bnnp.training.identity import differences
+from bnnp.training.identity import comparable, differences
 
 FILE_NAME = "checkpoint.safetensors"
 
@@ -122,7 +122,7 @@ def restore(
         return None
     tensors, header = read_tensors(path, "checkpoint")
     try:
-        written = {**header["settings"], "model": todays_header(header["model"])}
+        written = {**header["settings"], "model": comparable(todays_header(header["model"]))}
         history = History(**header["history"])
         state = Checkpoint(int(header["step"]), float(header["seconds"]), identity, history, list(header["recent"]))
     except DAMAGES as error:

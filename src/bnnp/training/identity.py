@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -53,7 +54,7 @@ def identity_of(
         "clip_norm": settings.clip_norm,
         "prior_start": _described(as_start(settings.prior_start)),
         "seed": seed,
-        "model": _comparable(model),
+        "model": comparable(model_header(model)),
     }
 
 
@@ -109,7 +110,6 @@ def _described(choice: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(choice))
 
 
-def _comparable(model: MetaLearner) -> dict[str, Any]:
-    """What a model must share with the model of a checkpoint: all that is known before training."""
-    header = model_header(model)
+def comparable(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a model's header two runs must share: all that is known before training."""
     return {**header, "columns": {which: header["columns"][which] for which in ("x", "y")}}
