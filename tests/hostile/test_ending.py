@@ -25,7 +25,7 @@ FROM_THE_START = "from bnnp.cli import main; print('the first line', flush=True)
 
 
 def stopped(words: list, number: int, *, after: float = 0.0, once: Path | None = None) -> tuple[int, str]:
-    """Exit code and errors of a command that gets a signal some seconds after its first line, or once a file is there."""
+    """Exit code and errors of a command that gets a signal after its first line, or once a file is there."""
     process = subprocess.Popen(
         [sys.executable, "-c", FROM_THE_START, *map(str, words)],
         stdout=subprocess.PIPE,
