@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp.models import zoo_names as zoo_names
     from bnnp.networks.perceptron import Network as Network
     from bnnp.numerics.solve import FactorisationError as FactorisationError
+    from bnnp.prediction import ExtrapolationWarning as ExtrapolationWarning
     from bnnp.prediction.base import Predictive as Predictive
     from bnnp.prediction.mixture import MixturePredictive as MixturePredictive
     from bnnp.prediction.sampled import SampledPredictive as SampledPredictive
@@ -100,6 +101,7 @@ _PLACES = {
     "prediction": "bnnp.prediction",
     "Predictive": "bnnp.prediction.base",
     "MixturePredictive": "bnnp.prediction.mixture",
+    "ExtrapolationWarning": "bnnp.prediction",
     "SampledPredictive": "bnnp.prediction.sampled",
     "evaluation": "bnnp.evaluation",
     "evaluate": "bnnp.evaluation",

@@ -110,7 +110,7 @@ def test_a_prior_far_wider_than_the_data_is_said_to_be(model, monkeypatch, capsy
 def test_python_warns_and_marks_alike(model):
     loaded = bnnp.load(model)
     post = loaded.condition([0.0], [500.0], num_samples=4)
-    with pytest.warns(bnnp.prediction.ExtrapolationWarning, match=r"range of the training inputs \(hour: 0 to 24\)"):
+    with pytest.warns(bnnp.ExtrapolationWarning, match=r"range of the training inputs \(hour: 0 to 24\)"):
         post.predict([30.0])
     assert loaded.columns.outside([0.0, 24.0, 24.1]).tolist() == [False, False, True]
     again = bnnp.load(model)

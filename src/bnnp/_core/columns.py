@@ -17,7 +17,7 @@ class ExtrapolationWarning(UserWarning):
     """Some inputs of a prediction lie outside the range of the training inputs.
 
     Example:
-        >>> issubclass(bnnp.prediction.ExtrapolationWarning, UserWarning)
+        >>> issubclass(bnnp.ExtrapolationWarning, UserWarning)
         True
     """
 
