@@ -15,6 +15,7 @@ from bnnp.app import pictures
 from bnnp.app.export import contents, export
 from bnnp.app.gallery import Gallery
 from bnnp.app.pages import ENGINE, joined
+from bnnp.models.amortised import AmortisedModel
 from support.page import question
 
 CLOSE = 1e-4
@@ -81,7 +82,7 @@ MODELS = {
 }
 
 
-def messages(model: bnnp.BNNP) -> list[dict]:
+def messages(model: AmortisedModel) -> list[dict]:
     """Pictures of few and of many points, online, and of both priors."""
     random = np.random.default_rng(0)
     x = random.uniform(-2, 2, (70, model.in_size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -41,7 +41,7 @@ class Gallery:
         'small'
     """
 
-    models: dict[str, AmortisedModel]
+    models: Mapping[str, AmortisedModel]
     tasks: TaskSource | None = None
 
     def __post_init__(self):
@@ -124,7 +124,7 @@ class Gallery:
 def with_standard_prior(model: AmortisedModel) -> AmortisedModel:
     """The same model under the standard prior. Its inference networks do not belong to that prior: do not use them."""
     standard = copy.deepcopy(model)
-    prior = type(model.prior)(model.network, model.dtype)
+    prior = type(model.prior)(model.network).to(model.dtype)
     prior.view = model.prior.view
     standard.prior = prior
     return standard
