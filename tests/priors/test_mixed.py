@@ -39,7 +39,7 @@ def test_the_evidence_is_the_density_of_all_outputs():
     for output in range(2):
         covariance = covariance_of_outputs(model, features, output)
         y = torch.cat(values)[:, output].numpy()
-        expected = scipy.stats.multivariate_normal.logpdf(y, np.zeros(len(y)), covariance)
+        expected = scipy.stats.multivariate_normal.logpdf(y, np.zeros(len(y)), covariance)  # pyright: ignore
         assert float(found[output]) == pytest.approx(expected, rel=1e-10)
 
 
