@@ -212,6 +212,7 @@ def listening(port: int) -> socket.socket:
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         own.bind((LOOPBACK, port))
+        own.listen()  # so that pages which come early wait instead of being refused
     except OSError as error:
         own.close()
         raise ValueError(f"port: got {port}, which cannot be used ({error.strerror}); give another --port") from None
