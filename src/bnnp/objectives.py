@@ -133,7 +133,7 @@ class _Predictive(Objective):
 
     The joint density of many targets needs one sample of the hidden layers that is right for all of them at once. If
     the hidden weights have several modes, a few samples are not enough, and small groups learn better.
-    `docs/training.md` compares sizes.
+    `docs/notes/last_layer.md` compares sizes.
 
     Args:
         group_size: Number of targets of a task whose joint density is one term; None for all targets together, as in

@@ -59,6 +59,12 @@ class Learned(Shown, Generic[Trained]):
         decisions: What was decided and why, one sentence each.
         scores: Scores of the left-out tasks, by a model that has not seen them; None if there were none.
         interrupted: Whether Ctrl-C stopped the training.
+
+    Example:
+        >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), last_layer="likelihood")
+        >>> learned = bnnp.learn(model, tasks, progress=False)
+        >>> learned.model is model, learned.interrupted
+        (True, False)
     """
 
     model: Trained
@@ -211,13 +217,13 @@ class _Rounds:
         spent = 0.0
         while not now.ended and (limit is None or now.rounds < limit):
             if time.monotonic() + 2 * spent > self.until:
-                return replace(now, ended=f"Training ended after {now.rounds} rounds, because the time was up.")
+                return replace(now, ended=f"Training ended after {_rounds(now.rounds)}, because the time was up.")
             began, tried = time.monotonic(), copy.deepcopy(now.model)
             try:
                 result = self._round(tried, tasks, now.start, now.rounds, "left-out")
             except TrainingDiverged as error:
                 return replace(
-                    now, ended=f"Training ended after {now.rounds} rounds: in the next one it diverged ({error})."
+                    now, ended=f"Training ended after {_rounds(now.rounds)}: in the next one it diverged ({error})."
                 )
             if result.interrupted:
                 return replace(now, ended=f"Training was stopped in round {now.rounds + 1}.", interrupted=True)
@@ -314,8 +320,12 @@ def _too_few(tasks: TaskSource) -> str:
     return f"The model stays where it started: {count} data sets are too few to judge training by."
 
 
+def _rounds(count: int) -> str:
+    return "1 round" if count == 1 else f"{count} rounds"
+
+
 def _why_ended(count: int, gain: float, error: float) -> str:
     return (
-        f"Training ended after {count} rounds: round {count + 1}, of {FIRST_STEPS * 2**count} steps, changed the "
+        f"Training ended after {_rounds(count)}: round {count + 1}, of {FIRST_STEPS * 2**count} steps, changed the "
         f"log-density per point of left-out data sets by {gain:+.3f} (standard error {error:.3f})."
     )
