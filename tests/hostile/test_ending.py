@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
 
 import bnnp
 from bnnp.training.checkpoint import FILE_NAME
@@ -127,7 +127,7 @@ def test_a_training_that_is_refused_leaves_no_folder(tmp_path):
     with pytest.raises(bnnp.TrainingDiverged):
         fit(objective=bnnp.objectives.PPAVI(2, kl_weight=float("nan")), checkpoint=tmp_path / "a" / "b")
     with pytest.raises(ValueError, match="cannot be saved"):
-        bnnp.fit(bnnp.BNNP(1, 1, (3,), activation=np.sin), bnnp.tasks.sawtooth(), steps=1, checkpoint=tmp_path / "c")  # pyright: ignore
+        bnnp.fit(bnnp.BNNP(1, 1, (3,), activation=torch.sin), bnnp.tasks.sawtooth(), steps=1, checkpoint=tmp_path / "c")
     assert list(tmp_path.iterdir()) == []
 
 
