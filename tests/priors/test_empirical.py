@@ -11,8 +11,6 @@ from bnnp.priors.starts.features import Shape, hidden_weights
 
 NOISE = 0.1
 
-pytestmark = pytest.mark.filterwarnings("ignore::bnnp.prediction.ExtrapolationWarning")
-
 
 def curves(count: int, points: int = 12, seed: int = 0, outputs: int = 1) -> bnnp.tasks.Collection:
     """Sines with a common shape and sizes of their own, at unequal numbers of points."""

@@ -171,9 +171,8 @@ def train(
             )
             print(*result.decisions, sep="\n", file=sys.stderr)
         else:
-            training = _Training(
-                steps or PEER_STEPS, samples, batch_size, learning_rate, clip_norm, prior_lr_multiplier, prior_start
-            )
+            count = PEER_STEPS if steps is None else steps
+            training = _Training(count, samples, batch_size, learning_rate, clip_norm, prior_lr_multiplier, prior_start)
             result = training.fit(learner, tasks, share, out, seed, progress=not quiet)
     print_files(_write(result, tasks, out, seed))
     if result.interrupted:
