@@ -17,8 +17,8 @@ BRANCHES = (
     [Freedom(pull) for pull in (30.0, 10.0, 3.0, 1.0)],
 )
 """The freedoms that are compared, each branch from little to much. With few tasks it is safer to hold the noise."""
-FOLDS = 8
-"""Groups of tasks that are left out in turn."""
+FOLDS, MORE_FOLDS, FEW = 4, 8, 12
+"""Groups of tasks that are left out in turn; there are more groups if there are fewer tasks than the third number."""
 MANY = 30
 """With at least so many tasks, one group is left out, and the others are not."""
 REPEATS = 4
@@ -110,7 +110,8 @@ def _folds(features: Sequence[Tensor], outputs: Sequence[Tensor], held: Tensor |
     """The first tasks, with groups of them left out in turn. Tasks with fewer than two points are never left out."""
     sums, count = Sums.of(features[:CHOOSING], outputs[:CHOOSING]), min(len(outputs), CHOOSING)
     order = torch.randperm(count, generator=child(0)).tolist()
-    groups = [order[start::FOLDS] for start in range(min(FOLDS, count))] if count > 1 else []
+    folds = min(MORE_FOLDS if count < FEW else FOLDS, count)
+    groups = [order[start::folds] for start in range(folds)] if count > 1 else []
     return [
         _Fold(
             sums.take([task for task in range(count) if task not in group]),
