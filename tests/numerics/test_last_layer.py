@@ -483,7 +483,7 @@ def test_shuffled_points_are_the_same_points_in_all_orders_with_absent_ones_last
 
 @pytest.mark.parametrize("wrong", [0, -3])
 def test_group_size_must_be_positive(wrong):
-    with pytest.raises(ValueError, match=f"group_size: got {wrong}, expected a positive number, or None"):
+    with pytest.raises(ValueError, match=f"group_size: got {wrong}, expected a positive whole number of targets"):
         PPAVI(group_size=wrong)
 
 
