@@ -25,6 +25,9 @@ def small() -> bnnp.BNNP:
 @pytest.fixture(autouse=True)
 def short_rounds(monkeypatch):
     monkeypatch.setattr(recipe, "FIRST_STEPS", 3)
+    monkeypatch.setattr("bnnp.priors.starts.freedom.BRANCHES", ())  # the start has tests of its own
+    monkeypatch.setattr("bnnp.priors.starts.empirical.SLOPES", (1.0,))
+    monkeypatch.setattr("bnnp.priors.starts.empirical.DENSITIES", (0.0,))
 
 
 def test_few_tasks_stay_at_the_start():

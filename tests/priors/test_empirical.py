@@ -47,7 +47,8 @@ def test_it_predicts_new_tasks_without_training(outputs):
     ("prior", "hidden"),
     [*((prior, (10,)) for prior in PRIORS), ("unitwise", ()), ("unitwise", (8, 8, 6))],
 )
-def test_every_prior_and_depth_starts_better_than_the_standard_one(prior, hidden):
+def test_every_prior_and_depth_starts_better_than_the_standard_one(prior, hidden, monkeypatch):
+    monkeypatch.setattr("bnnp.priors.starts.empirical.SLOPES", (1.0, 4.0))
     tasks, tests = curves(5, points=8), curves(6, seed=1)
     model = started(tasks, prior=prior, hidden=hidden)
     standard = bnnp.BNNP(1, 1, hidden=hidden, activation="silu", prior=prior, last_layer="likelihood")
@@ -57,7 +58,8 @@ def test_every_prior_and_depth_starts_better_than_the_standard_one(prior, hidden
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "softplus", "identity"])
-def test_every_activation_gives_finite_predictions(activation):
+def test_every_activation_gives_finite_predictions(activation, monkeypatch):
+    monkeypatch.setattr("bnnp.priors.starts.freedom.BRANCHES", ())
     model = started(curves(3), activation=activation)
     assert np.isfinite(model.condition([[1.0], [2.0]], [[5.0], [6.0]], num_samples=4).predict([[3.0]]).std).all()
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 import torch
 
 from bnnp._core.shapes import Float, Tensor
@@ -227,6 +226,8 @@ def fit_mixed(
     Returns:
         The model, and its log-evidence plus the log-density of its parameters.
     """
+    from scipy import optimize  # slow to import, and only starts need it
+
     freedom = freedom or Freedom()
     packed = _Packed(first, freedom, held)
 
@@ -242,7 +243,7 @@ def fit_mixed(
         return value.item(), slope.numpy()
 
     options = {"maxiter": ITERATIONS, "ftol": TOLERANCE}
-    found = scipy.optimize.minimize(loss, packed.start(), jac=True, method="L-BFGS-B", options=options)
+    found = optimize.minimize(loss, packed.start(), jac=True, method="L-BFGS-B", options=options)
     with torch.no_grad():
         return packed.model(torch.from_numpy(found.x)), -float(found.fun)
 
