@@ -31,9 +31,6 @@ class Affine(Encoder):
     def set_output_bias(self, columns, value):
         self.bias.data[columns] = value
 
-    def scale_output(self, column, factor):
-        self.weight.data[:, column] *= factor
-
 
 @dataclass(frozen=True)
 class AffineEncoders(Encoders):

@@ -61,8 +61,3 @@ class SetEncoder(Encoder):
     @torch.no_grad()
     def set_output_bias(self, columns: slice, value: float) -> None:
         self.outputs.bias[columns] = value
-
-    @torch.no_grad()
-    def scale_output(self, column: int, factor: float) -> None:
-        self.outputs.weight[column] *= factor
-        self.outputs.bias[column] *= factor

@@ -40,15 +40,6 @@ class Encoder(nn.Module, abc.ABC):
             value: Their bias.
         """
 
-    @abc.abstractmethod
-    def scale_output(self, column: int, factor: float) -> None:
-        """Multiply one of the numbers by a factor, for every point.
-
-        Args:
-            column: Which of the numbers.
-            factor: The factor.
-        """
-
 
 @dataclass(frozen=True)
 class Encoders(abc.ABC):

@@ -53,10 +53,6 @@ class PointEncoder(Encoder):
     def set_output_bias(self, columns: slice, value: float) -> None:
         self.weights[-1][-1, columns] = value
 
-    @torch.no_grad()
-    def scale_output(self, column: int, factor: float) -> None:
-        self.weights[-1][:, column] *= factor
-
 
 def side_by_side(
     encoders: Sequence[PointEncoder], inputs: Float[Tensor, "*batch points features"]
