@@ -331,7 +331,8 @@ def _write(result: FitResult | Learned, tasks: TaskSource, out: Path, seed: int)
 
 
 def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path:
-    x = torch.cat([task.x for task in tasks.draw(20, torch.Generator().manual_seed(seed))])
+    data = tasks.draw(20, torch.Generator().manual_seed(seed))
+    x, columns = torch.cat([task.x for task in data]), model.columns
     grid = np.linspace(float(x.min()), float(x.max()), 300)
-    labels = (model.columns.x_names[0], model.columns.y_names[0])
-    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels), path)
+    labels = (columns.x_names[0], *columns.y_names[: model.likelihood.y_size(len(columns.y_names))])
+    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels, data=data), path)

@@ -83,11 +83,8 @@ def history(record: History) -> "Figure":
         smooth = frame[name].rolling(window, min_periods=1).mean()
         panels[0].plot(frame["seconds"] / 60, smooth, linewidth=1.2, label=name)
     panels[0].set(xlabel="minutes", ylabel="nats per task", title="objective and its terms")
-    if len(frame) > 30:  # the first steps are orders of magnitude below all others: leave them out of view
-        view = frame[terms].iloc[len(frame) // 8 :].to_numpy()
-        margin = 0.1 * (np.quantile(view, 0.99) - np.quantile(view, 0.02))
-        panels[0].set_ylim(np.quantile(view, 0.02) - margin, np.quantile(view, 0.99) + margin)
     if terms:
+        panels[0].set_ylim(_view(frame[terms].to_numpy()))
         panels[0].legend(fontsize=8)
     for name in scores:
         minutes = [row["seconds"] / 60 for row in record.evaluations]
@@ -96,6 +93,16 @@ def history(record: History) -> "Figure":
         panels[1].set(xlabel="minutes", title="evaluation")
         panels[1].legend(fontsize=8)
     return figure
+
+
+def _view(values: np.ndarray) -> tuple[float | None, float | None]:
+    """The range of records (records, terms) without the first ones, which are orders of magnitude below all others."""
+    later = values[max(1, len(values) // 8) :]
+    if len(later) == 0:
+        return None, None
+    low, high = np.quantile(later, [0.02, 0.99]) if len(values) > 30 else (later.min(), later.max())
+    margin = 0.1 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
 def rank_histograms(calibration: Calibration, bins: int = 10) -> "Figure":

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+ENDINGS = (".png", ".svg", ".pdf")
+"""What the names of figures end in."""
+
+
 def save_figure(figure: "Figure", path: str | Path) -> Path:
     """Write a figure to a file. The file appears whole, or not at all.
 
