@@ -80,9 +80,7 @@ def with_transferred_gp(data: list[tuple[torch.Tensor, torch.Tensor]], steps: in
     kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=2)).double()
 
     def gp(x: torch.Tensor, y: torch.Tensor) -> SingleTaskGP:
-        return SingleTaskGP(
-            x, y, likelihood=likelihood, covar_module=kernel, mean_module=mean, outcome_transform=None
-        )
+        return SingleTaskGP(x, y, likelihood=likelihood, covar_module=kernel, mean_module=mean, outcome_transform=None)
 
     several = gpytorch.models.IndependentModelList(*(gp(x, y) for x, y in data))
     objective = gpytorch.mlls.SumMarginalLogLikelihood(

@@ -181,6 +181,6 @@ def _check(model: Any, x: Tensor, y: Tensor) -> None:
         )
     if x.ndim != 2 or y.ndim != 2:
         raise ValueError(
-            f"train_X and train_Y: got shapes {tuple(x.shape)} and {tuple(y.shape)}, expected (n, d) and (n, m); a batch "
-            "of data sets needs a model for each"
+            f"train_X and train_Y: got shapes {tuple(x.shape)} and {tuple(y.shape)}, expected (n, d) and (n, m); a "
+            "batch of data sets needs a model for each"
         )
