@@ -49,6 +49,21 @@ LEAST_GAIN = 0.005
 """A round counts as better if left-out tasks gain so much log-density per point, and more than its standard error."""
 
 
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What training was judged by.
+
+    Attributes:
+        model: The model as it was then: it has not seen the left-out tasks.
+        tasks: The tasks that it has learned from.
+        left_out: The left-out tasks, each divided into known and unknown points once.
+    """
+
+    model: MetaLearner
+    tasks: TaskSource
+    left_out: list[Split]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Learned(Shown, Generic[Trained]):
     """What the recipe gives back.
@@ -59,6 +74,7 @@ class Learned(Shown, Generic[Trained]):
         decisions: What was decided and why, one sentence each.
         scores: Scores of the left-out tasks, by a model that has not seen them; None if there were none.
         interrupted: Whether Ctrl-C stopped the training.
+        judged: What training was judged by; None if no tasks were left out.
 
     Example:
         >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), last_layer="likelihood")
@@ -72,6 +88,7 @@ class Learned(Shown, Generic[Trained]):
     decisions: list[str] = field(default_factory=list)
     scores: Scores | None = None
     interrupted: bool = False
+    judged: Judged | None = None
 
     def _described(self) -> dict[str, object]:
         return {"model": type(self.model).__name__, "decisions": len(self.decisions), "interrupted": self.interrupted}
@@ -127,11 +144,12 @@ def learn(
     until = time.monotonic() + 60 * minutes
     rounds = _Rounds(size, None if folder is None else Path(folder), progress, number, until)
     best = rounds.best(model, known, left_out)
+    judged = Judged(best.model, known, left_out[::DIVISIONS])
     if best.interrupted or not isinstance(tasks, Collection):
-        return Learned(model, best.take(model).history, best.decisions(left_out), best.scores, best.interrupted)
+        return Learned(model, best.take(model).history, best.decisions(left_out), best.scores, best.interrupted, judged)
     final = rounds.repeated(model, tasks, best)
     told = [*best.decisions(left_out), "The model has then learned from all data sets in the same way."]
-    return Learned(model, final.history, told, best.scores, final.interrupted)
+    return Learned(model, final.history, told, best.scores, final.interrupted, judged)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from bnnp.models import MetaLearner
 from bnnp.models.bnnp import BNNP
 from bnnp.neural_processes import PEERS
 from bnnp.recipe import Learned
+from bnnp.report import write_report
 from bnnp.tasks.datasets.registry import SOURCES, source_named
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.training import FitResult
@@ -327,7 +328,7 @@ def _write(result: FitResult | Learned, tasks: TaskSource, out: Path, seed: int)
         files.append(plots.save_figure(plots.history(result.history), out / "history.png"))
     if tasks.in_size == 1 and isinstance(result.model, BNNP):
         files.append(_prior_figure(result.model, tasks, out / "prior.png", seed))
-    return files
+    return [*files, write_report(out / "report.html", result, tasks, seed=seed)]
 
 
 def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path:

@@ -29,9 +29,18 @@ def save_figure(figure: "Figure", path: str | Path) -> Path:
         >>> bnnp.plots.save_figure(figure, "prior.png").name
         'prior.png'
     """
+    return write_atomically(path, _written(figure, Path(path).suffix.lstrip(".") or "png"))
+
+
+def as_png(figure: "Figure") -> bytes:
+    """The bytes of a figure as a PNG file."""
+    return _written(figure, "png")
+
+
+def _written(figure: "Figure", kind: str) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=Path(path).suffix.lstrip(".") or "png", dpi=130)
-    return write_atomically(path, buffer.getvalue())
+    figure.savefig(buffer, format=kind, dpi=130)
+    return buffer.getvalue()
 
 
 def make_figure(size: tuple[float, float]) -> "Figure":
