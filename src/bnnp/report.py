@@ -29,6 +29,7 @@ from bnnp.training.fit import FitResult
 from bnnp.training.history import History
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SHOWN, PANELS = 100, 12
@@ -194,25 +195,31 @@ class Report:
         return plots.subjects(self.left_out.posts, known, held_out=rest, most=PANELS)
 
     def _prior_figure(self) -> Figure:
-        """The data, and functions of the prior at the same inputs, on the same axes; a row per output or class."""
-        drawn = self._prior_values()
+        """The data, and as many functions of the prior, on the same axes; a row per output or class."""
+        places = [self._place(task) for task in self.tasks]
+        drawn = self._prior_values(places)
         outputs, x_name = drawn[0].shape[1], self.model.columns.x_names[0]
         figure = make_figure((8, 2.9 * outputs))
         panels = figure.subplots(outputs, 2, squeeze=False, sharex=True, sharey="row")
         labels = output_labels(self._y_names(), outputs)
         for output, (left, right) in enumerate(panels):
-            for task, values in zip(self.tasks, drawn, strict=True):
-                order = task.x[:, 0].argsort().numpy()
-                for axes, y in ((left, shown_outputs(task, output, outputs)), (right, values[:, output])):
-                    axes.plot(task.x[order, 0], y[order], ".-", linewidth=0.7, markersize=3, alpha=0.6)
+            for task, place, values in zip(self.tasks, places, drawn, strict=True):
+                _draw_line(left, task.x, shown_outputs(task, output, outputs), ".-")
+                _draw_line(right, place, values[:, output], "-")
             left.set(title="data", xlabel=x_name, ylabel=labels[output])
             right.set(title="drawn from the learned prior, without noise", xlabel=x_name)
         return figure
 
-    def _prior_values(self) -> list[np.ndarray]:
+    def _place(self, task: Task) -> torch.Tensor:
+        """Where a function is drawn: between the points too, if there is one input; at the points, if several."""
+        if task.x.shape[1] > 1:
+            return task.x
+        return torch.linspace(float(task.x.min()), float(task.x.max()), 100, dtype=torch.float64)[:, None]
+
+    def _prior_values(self, places: Sequence[torch.Tensor]) -> list[np.ndarray]:
         prior: Any = self.model.weight_prior
-        functions = prior.functions(len(self.tasks), self.seed)
-        return [function(task.x) for function, task in zip(functions, self.tasks, strict=True)]
+        functions = prior.functions(len(places), self.seed)
+        return [function(place) for function, place in zip(functions, places, strict=True)]
 
     def _y_names(self) -> list[str]:
         columns, likelihood = self.model.columns, self.model.likelihood
@@ -232,7 +239,7 @@ class Report:
     def _of_prior(self) -> Iterator[str]:
         if self.model.weight_prior is None or not self.model.likelihood.real_valued:
             return
-        y, drawn = stacked(self.tasks)[1].numpy(), np.concatenate(self._prior_values())
+        y, drawn = stacked(self.tasks)[1].numpy(), np.concatenate(self._prior_values([task.x for task in self.tasks]))
         wide = np.ptp(drawn, axis=0) > WIDE * np.ptp(y, axis=0)
         for name, too_wide in zip(self._y_names(), wide, strict=True):
             if too_wide:
@@ -254,6 +261,11 @@ def _difference(own: Scores, other: Scores) -> tuple[float, float]:
     """Mean difference in log-density per point, and its standard error over data sets."""
     gains = own.values("marginal_lppd") - other.values("marginal_lppd")
     return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5) if len(gains) > 1 else float("inf")
+
+
+def _draw_line(axes: Axes, x: torch.Tensor, y: np.ndarray, mark: str) -> None:
+    order = x[:, 0].argsort().numpy()
+    axes.plot(x[order, 0], y[order], mark, linewidth=0.7, markersize=3, alpha=0.6)
 
 
 def _pm(value: float, error: float) -> str:

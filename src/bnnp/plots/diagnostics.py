@@ -7,7 +7,7 @@ import numpy as np
 
 from bnnp._core.random import Seed
 from bnnp.evaluation.calibration import Calibration
-from bnnp.plots.figure import grid_of, make_figure
+from bnnp.plots.figure import grid_of, make_figure, used_panels
 from bnnp.plots.functions import BAND, SAMPLES, TRUTH
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
@@ -153,14 +153,12 @@ def draw_rank_histograms(figure: "FigureBase", calibration: Calibration, bins: i
     total = counts[0].sum()
     low, high = stats.binom(total, 1 / bins).ppf([0.005, 0.995])
     columns, rows = grid_of(len(counts))
-    panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
-    for axes, name, row, p_value in zip(panels, calibration.names, counts, calibration.p_values(bins), strict=False):
+    panels = used_panels(figure.subplots(rows, columns, squeeze=False, sharey=True).ravel(), len(counts))
+    for axes, name, row, p_value in zip(panels, calibration.names, counts, calibration.p_values(bins), strict=True):
         axes.axhspan(low, high, color=BAND, alpha=0.5, linewidth=0)
         axes.axhline(total / bins, color=TRUTH, linewidth=0.8)
         axes.bar(np.arange(bins) + 0.5, row, width=0.9, color=SAMPLES)
         axes.set(title=f"{name}, p = {p_value:.2g}", xticks=[0, bins], xticklabels=["0", str(calibration.num_samples)])
         axes.title.set_fontsize(9)
-    for axes in panels[len(counts) :]:
-        axes.axis("off")
     figure.supxlabel("rank of the truth among the samples", fontsize=9)
     figure.supylabel("simulations", fontsize=9)

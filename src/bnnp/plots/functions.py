@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bnnp._core.random import Seed
-from bnnp.plots.figure import grid_of, make_figure
+from bnnp.plots.figure import figure_of_outputs, make_figure
 from bnnp.prediction.base import Predictive
 from bnnp.tasks.task import Split, Task, stacked
 
@@ -128,16 +128,12 @@ def functions(
         ('y', 6)
     """
     outputs = drawn[0](x[:1, None]).shape[1]
-    columns, rows = grid_of(outputs)
-    figure = make_figure((5, 3.4) if outputs == 1 else (3.4 * columns, 2.9 * rows))
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
+    figure, panels = figure_of_outputs(outputs)
     names = output_labels(labels[1:], outputs)
-    for output, axes in enumerate(panels[:outputs]):
+    for output, axes in enumerate(panels):
         _draw_data(axes, data, (x.min(), x.max()), output, outputs)
         draw_functions(axes, drawn, x, output=output)
         axes.set(xlabel=labels[0], ylabel=names[output])
-    for axes in panels[outputs:]:
-        axes.axis("off")
     figure.suptitle(title, fontsize=11)
     if data:
         panels[0].legend(fontsize=8)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bnnp._core.columns import Columns
-from bnnp.plots.figure import grid_of, make_figure
+from bnnp.plots.figure import figure_of_outputs, grid_of, make_figure, used_panels
 from bnnp.plots.functions import SAMPLES, draw_band, draw_points, output_labels, shown_outputs
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.frames import observed_names
@@ -58,15 +58,11 @@ def posterior(
     inputs = _path(columns, axis, known, _range(columns, axis, known, held_out)) if x is None else columns.inputs(x)
     predictive = post.predict(inputs)
     names, outputs = output_labels(observed_names(predictive), predictive.shape[1]), predictive.shape[1]
-    wide, rows = grid_of(outputs)
-    figure = make_figure((5, 3.4) if outputs == 1 else (3.4 * wide, 2.9 * rows))
-    panels = figure.subplots(rows, wide, squeeze=False, sharex=True).ravel()
-    for output, axes in enumerate(panels[:outputs]):
+    figure, panels = figure_of_outputs(outputs)
+    for output, axes in enumerate(panels):
         axes.plot(inputs[:, axis], predictive.samples[:lines, :, output].T, color=SAMPLES, alpha=0.35, linewidth=0.8)
         _draw(axes, predictive, axis, output, known, held_out)
         axes.set(xlabel=columns.x_names[axis], ylabel=names[output])
-    for axes in panels[outputs:]:
-        axes.axis("off")
     panels[0].legend(fontsize=8)
     return figure
 
@@ -109,17 +105,15 @@ def subjects(
     axis = _axis(columns, along)
     wide, rows = grid_of(len(chosen))
     figure = make_figure((2.7 * wide, 2.2 * rows + 0.5))
-    panels = figure.subplots(rows, wide, squeeze=False, sharex=True, sharey=True).ravel()
+    panels = used_panels(figure.subplots(rows, wide, squeeze=False, sharex=True, sharey=True).ravel(), len(chosen))
     span = _range(columns, axis, *known, *held_out)
-    for index, (axes, post) in enumerate(zip(panels, chosen, strict=False)):
+    for index, (axes, post) in enumerate(zip(panels, chosen, strict=True)):
         predictive = post.predict(_path(columns, axis, known[index], span))
         _check_output(output, predictive)
         _draw(axes, predictive, axis, output, known[index], held_out[index] if held_out else None)
         axes.set_title(known[index].name or f"subject {index + 1}", fontsize=9)
         figure.supxlabel(columns.x_names[axis], fontsize=10)
         figure.supylabel(output_labels(observed_names(predictive), predictive.shape[1])[output], fontsize=10)
-    for axes in panels[len(chosen) :]:
-        axes.axis("off")
     legend = {label: mark for axes in panels for mark, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(list(legend.values()), list(legend), loc="outside upper right", ncols=len(legend), fontsize=8)
     return figure
