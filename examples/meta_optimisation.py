@@ -4,7 +4,9 @@
 
 The functions are shifted and stretched copies of Branin's function, observed with noise. From 100 of them, 40 random
 points each, a BNNP learns its prior, and a Gaussian process its hyperparameters by the sum of marginal likelihoods. On
-20 new functions each method starts from the same two random points. Needs `pip install bnnp[botorch]`.
+20 new functions each method starts from the same two random points. The Gaussian processes have a constant mean, so they
+cannot know the shape that all functions share; one with a learned mean function is not among the methods. Needs
+`pip install bnnp[botorch]`.
 """
 
 import argparse
@@ -87,13 +89,16 @@ def with_transferred_gp(data: list[tuple[torch.Tensor, torch.Tensor]], steps: in
         gpytorch.likelihoods.LikelihoodList(*(own.likelihood for own in several.models)), several
     )
     parameters = {id(p): p for part in (likelihood, mean, kernel) for p in part.parameters()}
-    optimiser = torch.optim.Adam(list(parameters.values()), lr=0.05)
+    optimiser = torch.optim.Adam(list(parameters.values()), lr=0.1)
     several.train()
-    for _ in range(steps):
+    for step in range(1, steps + 1):
         optimiser.zero_grad()
         loss = -objective(several(*several.train_inputs), several.train_targets)
         loss.backward()
         optimiser.step()
+        if step in (steps // 2, steps):  # has it converged?
+            scales, noise = kernel.base_kernel.lengthscale.tolist(), likelihood.noise.sqrt().item()
+            print(f"GP, transferred: step {step}, loss {loss.item():.4f}, length scales {scales}, noise {noise:.4f}")
 
     def surrogate(x: torch.Tensor, y: torch.Tensor) -> AcquisitionFunction:
         own = gp(x, y).eval()
@@ -147,7 +152,7 @@ def main() -> None:
     methods: dict[str, Surrogate | None] = {
         "bnnp": with_bnnp(data, chosen.minutes),
         "GP": with_gp,
-        "GP, transferred": with_transferred_gp(data[:20], 200),
+        "GP, transferred": with_transferred_gp(data, 200),
         "random search": None,
     }
     new = [Shifted(torch.Generator().manual_seed(10_000 + i)) for i in range(chosen.repeats)]
