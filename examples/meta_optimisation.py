@@ -4,8 +4,8 @@
 
 The functions are shifted and stretched copies of Branin's function, observed with noise. From 100 of them, 40 random
 points each, a BNNP learns its prior, and a Gaussian process its hyperparameters by the sum of marginal likelihoods. On
-20 new functions each method starts from the same two random points. The Gaussian processes have a constant mean, so they
-cannot know the shape that all functions share; one with a learned mean function is not among the methods. Needs
+20 new functions each method starts from the same two random points. The Gaussian processes have a constant mean, so
+they cannot know the shape that all functions share; one with a learned mean function is not among the methods. Needs
 `pip install bnnp[botorch]`.
 """
 
