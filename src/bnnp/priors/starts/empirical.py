@@ -14,7 +14,7 @@ from bnnp.priors.starts.features import Shape, hidden_weights
 from bnnp.priors.starts.freedom import left_out_score, most_freedom
 from bnnp.priors.starts.mixed import COMMON, FIRST, NOISE, MixedModel, Sums, fit_mixed
 
-SLOPES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+SLOPES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Slopes of the first layer that are tried, from smooth functions to rough ones."""
 DENSITIES = (0.0, 0.5, 1.0)
 """Choices of how far units are steeper where inputs are dense."""
