@@ -72,7 +72,11 @@ PriorStart = Annotated[
     ),
 ]
 Learnability = Annotated[
-    float, typer.Option(help="Share of the prior that may be learned (the paper's decimal).", rich_help_panel=MODEL)
+    str,
+    typer.Option(
+        help="Share of the prior that may be learned (the paper's decimal); auto: as much as the data sets bear.",
+        rich_help_panel=MODEL,
+    ),
 ]
 LikelihoodName = Annotated[
     str | None,
@@ -119,6 +123,7 @@ PriorLrMultiplier = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
+AUTO = "auto"
 ACTIVATIONS = ("silu", "relu")
 """What is tried if none is chosen: units for smooth functions, and for functions with kinks."""
 PEER_STEPS = 2000
@@ -142,7 +147,7 @@ def train(
     hidden: Hidden = "64,64",
     activation: Activation = None,
     prior: PriorName = "unitwise",
-    learnability: Learnability = 1.0,
+    learnability: Learnability = AUTO,
     likelihood: LikelihoodName = None,
     noise: Noise = 0.1,
     max_noise: MaxNoise = None,
@@ -165,7 +170,9 @@ def train(
     _check_options(context, source, model, likelihood, steps)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     tasks = _training_tasks(table, source, task, x, y, reading)
-    chosen = _Model(model, hidden, activation or ACTIVATIONS[0], prior, learnability, likelihood, noise, max_noise)
+    chosen = _Model(
+        model, hidden, activation or ACTIVATIONS[0], prior, _share(learnability), likelihood, noise, max_noise
+    )
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
     with folder_for_results(out):
         if steps is None and isinstance(learner, BNNP):
@@ -285,6 +292,16 @@ def _check_options(
     kind = _kind_of_likelihood(model, likelihood)
     if kind != "gaussian":
         refuse(context, ("noise", "max_noise"), f"--likelihood {kind}", "it has no noise of its own")
+
+
+def _share(learnability: str) -> float:
+    """The learnable share of the prior: all of it for "auto", where left-out tasks decide how far to use it."""
+    if learnability == AUTO:
+        return 1.0
+    try:
+        return float(learnability)
+    except ValueError:
+        raise ValueError(f"learnability: got {learnability!r}, expected auto, or a number from 0 to 1") from None
 
 
 def _kind_of_likelihood(model: str, likelihood: str | None) -> str:
