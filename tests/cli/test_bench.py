@@ -70,7 +70,7 @@ def test_the_table_relates_the_library_to_both_marks():
 
 @pytest.mark.parametrize("prior", ["unitwise", "factorised"])
 def test_the_plain_transcription_has_the_librarys_posterior(prior):
-    plain = bench._module(PLAIN)
+    plain = bench.measuring._module(PLAIN)
     setting = replace(SMALL, prior=prior, tasks=1, samples=4000)
     model, context = setting.model(torch.float64), setting.batch(torch.float64).context
     with torch.no_grad():

@@ -163,7 +163,7 @@ def sawtooth(*, noise: float = 0.05, low: float = -2.0, high: float = 2.0, point
     """Random tilted and shifted sawtooth functions of one input (paper, App. F).
 
     Args:
-        noise: Standard deviation of the observations.
+        noise: Standard deviation of the observations around the teeth.
         low: Lower end of the range of inputs.
         high: Upper end of the range of inputs.
         points: The smallest and the largest size of a task.
@@ -192,7 +192,7 @@ def heaviside(
     """Functions of one input with the values -1 and +1: the sign of a Gaussian process draw (paper, App. F).
 
     Args:
-        noise: Standard deviation of the observations.
+        noise: Standard deviation of the observations around -1 and +1.
         low: Lower end of the range of inputs.
         high: Upper end of the range of inputs.
         points: The smallest and the largest size of a task.
@@ -225,7 +225,7 @@ def gp(
     """Gaussian process functions of one input, with squared-exponential covariance (paper, App. F).
 
     Args:
-        noise: Standard deviation of the observations.
+        noise: Standard deviation of the observations around the function.
         low: Lower end of the range of inputs.
         high: Upper end of the range of inputs.
         points: The smallest and the largest size of a task.
@@ -261,7 +261,7 @@ def bnn(
     """Functions of one input from a Bayesian neural network with its standard prior (paper, App. F).
 
     Args:
-        noise: Standard deviation of the observations.
+        noise: Standard deviation of the observations around the network's output.
         low: Lower end of the range of inputs.
         high: Upper end of the range of inputs.
         points: The smallest and the largest size of a task.

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
+from bnnp._core.checks import check_count, is_number
 from bnnp._core.shapes import Tensor
 from bnnp._core.tensor_files import read_tensors, write_tensors
 from bnnp.models.base import MetaLearner
 from bnnp.models.saving import DAMAGES, model_header, rebuild, todays_header
-from bnnp.training.checks import check_count, is_number
 from bnnp.training.history import History
 from bnnp.training.identity import comparable, differences
 
