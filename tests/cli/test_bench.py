@@ -97,4 +97,4 @@ def test_wrong_arguments_are_named():
 def test_short_work_is_called_until_a_repeat_is_long_enough(monkeypatch, first, second, calls):
     times = iter([0.0, first, 10.0, None if second is None else 10.0 + second])
     monkeypatch.setattr("time.perf_counter", lambda: next(times))
-    assert bench._calls_a_repeat(lambda: None) == calls
+    assert bench.measuring._calls_per_repeat(lambda: None) == calls
