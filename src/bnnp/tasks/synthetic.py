@@ -54,10 +54,17 @@ class Synthetic(Functions):
         """Values of one random function at `x`, without noise."""
 
     def draw_one(self, generator: torch.Generator) -> Task:
+        return self.draw_with_function(generator, torch.empty(0, 1, dtype=torch.float64))[0]
+
+    def draw_with_function(
+        self, generator: torch.Generator, inputs: Float[Tensor, "inputs 1"]
+    ) -> tuple[Task, Float[Tensor, "inputs 1"]]:
+        """A task, and the values of its function at other inputs, without noise."""
         n = int(torch.randint(self.points[0], self.points[1] + 1, (), generator=generator))
         x = self.low + (self.high - self.low) * torch.rand(n, 1, generator=generator, dtype=torch.float64)
-        clean = self.values(x, generator)
-        return Task(x, clean + self.noise * torch.randn(n, 1, generator=generator, dtype=torch.float64))
+        clean = self.values(torch.cat([x, inputs]), generator)
+        noise = self.noise * torch.randn(n, 1, generator=generator, dtype=torch.float64)
+        return Task(x, clean[:n] + noise), clean[n:]
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,8 @@ class Plot {
       const outputs = this.classes() ? layer.picture.mean.keys() : [this.output];
       for (const output of outputs) this.drawLayer(layer, output);
     }
+    const { truth } = this.state;
+    if (this.interactive && truth) draw(this.curves, "path", { class: "truth", d: line(truth.x.map(this.x), truth.y.map(this.y)) });
     if (this.interactive) this.drawPoints();
   }
 

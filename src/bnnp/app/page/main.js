@@ -6,7 +6,7 @@ const FINE = 240;
 const SLOTS = { posterior: true, prior: true, standard: true, online: true, oracle: true };
 const NAMES = {
   posterior: "posterior: mean, 90 % band, functions", prior: "prior", standard: "standard prior",
-  method: "by ", online: "updated online", oracle: "exact, by the process itself",
+  method: "by ", truth: "true function", online: "updated online", oracle: "exact, by the process itself",
 };
 
 class Page {
@@ -191,6 +191,7 @@ class Page {
           return element("span", {}, mark, `class ${k}`);
         })
       : null;
+    if (this.state.truth) rows.push({ of: "truth", plain: true });
     this.byId("legend").replaceChildren(...(classes ?? rows.map(entry)));
   }
 
