@@ -93,7 +93,8 @@ class Page {
     for (const output of outputs) {
       const add = (caption, of, interactive) =>
         this.plots.push({ plot: new Plot(parent, this.state, output, { caption, interactive }), of });
-      if (show.standard) add("Standard prior, the same points", ["standard-shown"], false);
+      const given = hello.methods.length ? "the same points" : "before any point";
+      if (show.standard) add(`Standard prior, ${given}`, ["standard-shown"], false);
       else if (show.prior) add("Prior: before any point", ["prior"], false);
       const several = show.standard || show.prior;
       const caption = show.standard ? "Learned prior, given the points" : "Posterior: given the points";
@@ -164,10 +165,16 @@ class Page {
     for (const { plot } of this.plots) if (plot.interactive && plot.x) plot.drawPoints();
   }
 
+  /** The standard prior: given the points once a method has inferred them, where there are points and methods. */
+  standardLayer() {
+    const inferred = this.state.points.length > 0 && this.state.hello.methods.length > 0;
+    const picture = inferred ? this.jobs.standard?.picture : this.pictures.get("standard");
+    return { of: "standard", picture, before: !inferred };
+  }
+
   layers(of) {
-    const waiting = this.jobs.standard?.picture;
     return of.map((name) => {
-      if (name === "standard-shown") return { of: "standard", picture: waiting ?? this.pictures.get("standard") };
+      if (name === "standard-shown") return this.standardLayer();
       return { of: name, picture: this.pictureOf(name), plain: name !== "posterior" && name !== "prior" };
     });
   }
