@@ -38,7 +38,7 @@ class NeuralProcess(MetaLearner):
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood | None):
         likelihood = HeteroscedasticGaussian() if likelihood is None else checked_likelihood(likelihood)
         super().__init__(in_size, out_size, likelihood)
-        self.numbers = self.likelihood.numbers_an_output * out_size
+        self.numbers = self.likelihood.outputs_per_target * out_size
 
     @property
     def weight_prior(self) -> None:
@@ -54,7 +54,7 @@ class NeuralProcess(MetaLearner):
         """Outputs at inputs in the model's units, given the latent variable from `infer`."""
 
     @abc.abstractmethod
-    def numbers_a_point(self, context: int) -> int:
+    def numbers_per_point(self, context: int) -> int:
         """Numbers in memory for one sample at one input, given a context of `context` points."""
 
     @abc.abstractmethod
