@@ -248,6 +248,10 @@ class Columns(nn.Module):
         """The user's outputs as the model sees them."""
         return (y - self.y_shift) / self.y_scale
 
+    def restore_x(self, x: Float[Tensor, "*batch x"]) -> Float[Tensor, "*batch x"]:
+        """Inputs in the user's units, in float64."""
+        return x.double() * self.x_scale + self.x_shift
+
     def restore_y(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch y"]:
         """Outputs in the user's units, in float64, so that a small variation about a large mean is not lost."""
         return y.double() * self.y_scale + self.y_shift

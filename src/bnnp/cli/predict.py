@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 import bnnp
+from bnnp import plots
+from bnnp.cli.messages import say
 from bnnp.cli.options import (
     DATA,
     INFERENCE,
@@ -30,6 +32,7 @@ from bnnp.evaluation.scores import Posterior
 from bnnp.inference import METHODS, Effort, infer_many
 from bnnp.prediction import ExtrapolationWarning
 from bnnp.tasks.tables import check_out, write_table
+from bnnp.tasks.task import Task
 
 Targets = Annotated[Path, typer.Option(help="Inputs to predict at: CSV, TSV, Excel or Parquet.", rich_help_panel=DATA)]
 TargetsOrContext = Annotated[
@@ -50,6 +53,15 @@ Warmup = Annotated[int, typer.Option(help="First steps of each chain, which are 
 Chains = Annotated[int, typer.Option(help="Markov chains.", rich_help_panel=INFERENCE)]
 
 
+Plot = Annotated[
+    Path | None,
+    typer.Option(help="A figure of all subjects, with known points and bands: PNG, SVG or PDF.", rich_help_panel=DATA),
+]
+
+PLOTTED = 20
+"""The largest number of subjects in a figure."""
+
+
 def predict(
     model: ModelFile,
     context: Context,
@@ -61,6 +73,7 @@ def predict(
     decimal: Decimal = None,
     samples: PosteriorSamples = None,
     out: OutTable = Path("predictions.csv"),
+    plot: Plot = None,
     seed: Seed = 0,
 ) -> None:
     """Predict new points of one data set, or of several told apart by --task, in the units of the tables.
@@ -70,13 +83,13 @@ def predict(
 
     Example: bnnp predict model --context known.csv --targets wanted.csv --out predictions.csv
     """
-    check_out(out, inputs=[context, targets])
+    _check_files(out, plot, [context, targets])
     loaded = bnnp.load(model)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     questions = Questions.read(loaded, context, targets, task, reading)
     choices = {} if samples is None else {"num_samples": samples}
     posteriors = [loaded.condition(q.x, q.y, seed=seed, **choices) for q in questions.asked]
-    _write_predictions(out, questions, posteriors)
+    _write_predictions(out, questions, posteriors, plot)
 
 
 def infer(
@@ -94,6 +107,7 @@ def infer(
     warmup: Warmup = 500,
     chains: Chains = 4,
     out: OutTable = Path("predictions.csv"),
+    plot: Plot = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -103,7 +117,7 @@ def infer(
 
     Example: bnnp infer model --context known.csv --targets wanted.csv --method hmc --out predictions.csv
     """
-    check_out(out, inputs=[context, targets])
+    _check_files(out, plot, [context, targets])
     loaded = with_prior(bnnp.load(model), "infer")
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     questions = Questions.read(loaded, context, targets or context, task, reading)
@@ -116,11 +130,23 @@ def infer(
         seed=seed,
         progress=not quiet,
     )
-    _write_predictions(out, questions, posteriors)
+    _write_predictions(out, questions, posteriors, plot)
 
 
-def _write_predictions(out: Path, questions: Questions, posteriors: Sequence[Posterior]) -> None:
+def _check_files(out: Path, plot: Path | None, inputs: Sequence[Path | None]) -> None:
+    check_out(out, inputs=inputs)
+    if plot is not None:
+        check_out(plot, plots.ENDINGS, [*inputs, out], "--plot")
+
+
+def _write_predictions(out: Path, questions: Questions, posteriors: Sequence[Posterior], plot: Path | None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
         table = questions.table([p.predict(q.x_new) for p, q in zip(posteriors, questions.asked, strict=True)])
-    print_files([write_table(out, table)])
+        files = [write_table(out, table)]
+        if plot is not None:
+            known = [Task.of(q.x, q.y, q.name) for q in questions.asked]
+            files.append(plots.save_figure(plots.subjects(posteriors, known, most=PLOTTED), plot))
+            if len(known) > PLOTTED:
+                say(f"note: {plot} shows the first {PLOTTED} of {len(known)} subjects")
+    print_files(files)

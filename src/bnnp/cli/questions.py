@@ -16,12 +16,12 @@ from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.categorical import Categorical
 from bnnp.models import MetaLearner
 from bnnp.prediction.base import Predictive
+from bnnp.prediction.frames import prediction_columns, prediction_names
 from bnnp.tasks.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-QUANTILES = (0.05, 0.5, 0.95)
 FROM_PRIOR, OUTSIDE = "from_prior", "outside_training"
 """Columns that say of every row whether its data set had no known points, and whether it is far from the training's."""
 
@@ -129,23 +129,6 @@ class Questions:
             raise ValueError("--skip-small: no data set has known points, expected at least one")
         note_left_out("subjects without known points", [q.name for q in self.asked if not len(q.x)])
         return Questions(self.model, self.targets, kept)
-
-
-def prediction_columns(predictive: Predictive, y_names: list[str]) -> dict[str, np.ndarray]:
-    """The numbers that a table has of a prediction, by column."""
-    names = prediction_names(predictive.likelihood, y_names, predictive.shape[1])
-    if isinstance(predictive.likelihood, Categorical):
-        return dict(zip(names, predictive.mean.T, strict=True))
-    numbers = np.stack([predictive.mean, predictive.std, *predictive.quantile(QUANTILES)])
-    return dict(zip(names, np.moveaxis(numbers, -1, 0).reshape(len(names), -1), strict=True))
-
-
-def prediction_names(likelihood: Likelihood, y_names: list[str], classes: int) -> list[str]:
-    """The names of the columns of `prediction_columns`."""
-    if isinstance(likelihood, Categorical):
-        return [f"{y_names[0]}_is_{c}" for c in range(classes)]
-    kinds = ("mean", "std", *(f"q{round(100 * level):02d}" for level in QUANTILES))
-    return [f"{name}_{kind}" for name in y_names for kind in kinds]
 
 
 def _check_free(likelihood: Likelihood, y_names: list[str], wanted: Table) -> None:

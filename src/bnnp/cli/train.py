@@ -40,6 +40,7 @@ from bnnp.models.bnnp import BNNP
 from bnnp.neural_processes import PEERS
 from bnnp.recipe import Learned
 from bnnp.recipe.summary import summary
+from bnnp.report import write_report
 from bnnp.tasks.datasets.registry import SOURCES, source_named
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.training import FitResult
@@ -354,11 +355,12 @@ def _write(result: FitResult | Learned, tasks: TaskSource, out: Path, seed: int)
         files.append(plots.save_figure(plots.history(result.history), out / "history.png"))
     if tasks.in_size == 1 and isinstance(result.model, BNNP):
         files.append(_prior_figure(result.model, tasks, out / "prior.png", seed))
-    return files
+    return [*files, write_report(out / "report.html", result, tasks, seed=seed)]
 
 
 def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path:
-    x = torch.cat([task.x for task in tasks.draw(20, torch.Generator().manual_seed(seed))])
+    data = tasks.draw(20, torch.Generator().manual_seed(seed))
+    x, columns = torch.cat([task.x for task in data]), model.columns
     grid = np.linspace(float(x.min()), float(x.max()), 300)
-    labels = (model.columns.x_names[0], model.columns.y_names[0])
-    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels), path)
+    labels = (columns.x_names[0], *columns.y_names[: model.likelihood.y_size(len(columns.y_names))])
+    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels, data=data), path)

@@ -62,6 +62,7 @@ class MixturePredictive(Predictive):
         components: The Gaussians over whole functions, for samples and joint densities.
         likelihood: The likelihood of an observation.
         columns: Names, shifts and scales of the user's columns.
+        inputs: The inputs of the predictions, in the user's units; None where they are not known.
 
     Example:
         >>> pred = post.predict(x_new)
@@ -79,6 +80,7 @@ class MixturePredictive(Predictive):
     components: Components
     likelihood: Likelihood
     columns: Columns
+    inputs: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

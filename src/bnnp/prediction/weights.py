@@ -73,7 +73,7 @@ class WeightSamples(Shown, abc.ABC):
             x: Inputs (points, in).
         """
         outputs = network_outputs(self.network, self.weights, self.prepared_inputs(x))
-        return SampledPredictive(outputs, self.likelihood, self.columns)
+        return SampledPredictive(outputs, self.likelihood, self.columns).at(self.columns.inputs(x))
 
     def prepared_inputs(self, x: ArrayLike | Tensor) -> Float[Tensor, "points x"]:
         """A user's inputs in the model's units and precision, with a warning where they are far from the training's."""
