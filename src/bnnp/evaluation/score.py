@@ -8,7 +8,7 @@ import torch
 from bnnp._core.random import Seed
 from bnnp.evaluation.crps import crps_of_mixture
 from bnnp.likelihoods.categorical import Categorical
-from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.likelihoods.gaussian import Gaussian, GaussianNoise
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.prediction.sampled import SampledPredictive
@@ -122,7 +122,7 @@ def with_noise(predictive: Predictive, noise: float) -> Predictive:
     if isinstance(predictive, MixturePredictive):
         return predictive.with_noise(noise)
     assert isinstance(predictive, SampledPredictive)
-    if not isinstance(predictive.likelihood, Gaussian):
+    if not isinstance(predictive.likelihood, GaussianNoise):
         raise ValueError(
             f"noise: got {noise}, but the likelihood is not Gaussian with a noise that is the same everywhere; "
             "leave it out"
