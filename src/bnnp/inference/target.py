@@ -273,6 +273,7 @@ def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_se
         if len(inputs) != len(outputs):
             raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
         likelihood.check(outputs)
+        prior.view.columns.check_positive(outputs, "y")
         tasks.append(Task(inputs, outputs))
     batch = TaskBatch.of(tasks, device=prior.device)
     dtype, columns = prior.dtype, prior.view.columns

@@ -16,5 +16,6 @@ def rows_of(columns: Columns, likelihood: Likelihood) -> dict[str, object]:
     if isinstance(likelihood, Gaussian):
         noise = (likelihood.noise * columns.y_scale).tolist()
         shown = listed([f"{value:.4g}" for value in noise])
-        rows["noise (standard deviation)"] = f"{shown}, varies with the inputs" if likelihood.varies else shown
+        name = "noise (standard deviation of the logarithm)" if columns.positive else "noise (standard deviation)"
+        rows[name] = f"{shown}, varies with the inputs" if likelihood.varies else shown
     return rows
