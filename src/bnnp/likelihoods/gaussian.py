@@ -127,11 +127,13 @@ class Gaussian(GaussianNoise):
         """Let the noise vary with the inputs: its logarithm changes by a sum of bends, if it has no upper bound.
 
         Args:
-            bends: The bends, as `bnnp.numerics.bends.bends_over` gives them.
+            bends: The bends, as `bnnp.numerics.bends.bends_over` gives them; none for one noise everywhere.
             coefficients: How much of each there is, for each output; training may then change it.
         """
-        self.bends = bends.to(self.raw)
-        self.coefficients = nn.Parameter(coefficients.to(self.raw), requires_grad=self.learnable)
+        self.bends = self.coefficients = None
+        if len(bends):
+            self.bends = bends.to(self.raw)
+            self.coefficients = nn.Parameter(coefficients.to(self.raw), requires_grad=self.learnable)
 
     def noise_at(self, x: Float[Tensor, "*batch points x"]) -> Float[Tensor, "*batch points out"]:
         """The noise of every output at every point."""

@@ -57,7 +57,7 @@ def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str 
 def _take_noise(likelihood: Gaussian, noise: Tensor | SmoothNoise) -> None:
     """Give a likelihood the noise that a start has found."""
     likelihood.set_noise(noise.noise if isinstance(noise, SmoothNoise) else noise)
-    if isinstance(noise, SmoothNoise) and len(noise.bends):
+    if isinstance(noise, SmoothNoise):
         likelihood.vary(noise.bends, noise.coefficients)
 
 
