@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from bnnp._core.random import as_integer, child
+from bnnp._core.random import as_integer
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.base import AnyNetwork, features_of_layer
 from bnnp.numerics.bends import bends_at, bends_over, in_units
 from bnnp.priors.base import Prior
 from bnnp.priors.starts.base import Examples, SmoothNoise, Start
-from bnnp.priors.starts.features import Shape, hidden_weights, moves_of_functions
+from bnnp.priors.starts.features import Shape, hidden_weights
 from bnnp.priors.starts.freedom import left_out_score, most_freedom
 from bnnp.priors.starts.mixed import COMMON, FIRST, NOISE, MixedModel, fit_mixed
 from bnnp.priors.starts.noise import fit_noise, varied_noise
+from bnnp.priors.starts.sensitivity import HIDDEN_NOISE, moves_of_functions
 from bnnp.priors.starts.sums import Sums, TaskPoints
 
 SLOPES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -31,10 +32,6 @@ LEAST_VALUE = 1e-9
 """Directions of the features with a smaller share of the largest variance are left out of the fit."""
 NOTHING = -6.0
 """Log standard deviation of what tasks have in common, if there is one task."""
-DRAWS = 8
-"""Draws of the last layer by which the effect of hidden weights is measured."""
-HIDDEN_NOISE = 0.1
-"""How much the uncertainty of each hidden layer moves functions at first, as a share of the noise."""
 
 
 @dataclass(frozen=True)
@@ -153,12 +150,9 @@ class _Seen:
     ) -> None:
         """Set the prior, for inputs and outputs as the network sees them."""
         x, last = torch.cat(self.x), prior.network.num_layers - 1
-        draws = torch.randn(DRAWS, *mean.shape, 1, dtype=x.dtype, generator=child(1))
-        draws = (mean + (torch.linalg.cholesky(covariance) @ draws)[..., 0]).mT
-        for layer, (weights, moves) in enumerate(
-            zip(hidden, moves_of_functions(prior.network, hidden, x, draws), strict=True)
-        ):
-            scale = (HIDDEN_NOISE * noise / moves).amin().expand(weights.shape)
+        moves = moves_of_functions(prior.network, hidden, x, mean, torch.linalg.cholesky(covariance))
+        for layer, weights in enumerate(hidden):
+            scale = (HIDDEN_NOISE * noise / moves[layer]).amin().expand(weights.shape)
             if layer == 0:
                 weights = torch.cat([weights[:-1] / self.x_scale[:, None], weights[-1:]])
                 weights[-1] -= self.x_shift @ weights[:-1]

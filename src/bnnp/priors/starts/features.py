@@ -1,6 +1,5 @@
 """Hidden layers whose features are spread over the inputs of the training tasks."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ import torch
 
 from bnnp._core.random import child, normal
 from bnnp._core.shapes import Float, Tensor
-from bnnp.networks.base import AnyNetwork, features_of_layer, run
+from bnnp.networks.base import AnyNetwork, run
 
 NEIGHBOURS = 0.08
 """The density of inputs at a quantile is measured between the quantiles this much below and above it."""
@@ -122,32 +121,3 @@ def _mixture(
     mixture = mixture / ((phi - mean) @ mixture).std().clamp(min=torch.finfo(phi.dtype).eps)
     mixture[-1] = biases - mean[:-1] @ mixture[:-1]
     return mixture
-
-
-def moves_of_functions(
-    network: AnyNetwork, hidden: list[Tensor], x: Float[Tensor, "points x"], last: Float[Tensor, "draws d out"]
-) -> list[Float[Tensor, "out"]]:
-    """How much functions move, root mean square, if all weights of a hidden layer move independently by one.
-
-    The squared norm of the derivatives of all outputs is estimated by random signs, anew for each draw of the last
-    layer.
-
-    Args:
-        network: The network.
-        hidden: Weights of the hidden layers.
-        x: Inputs.
-        last: Draws of the weights of the last layer.
-    """
-    if not hidden:
-        return []
-    total = [x.new_zeros(last.shape[-1]) for _ in hidden]
-    generator = child(0)
-    with torch.enable_grad():
-        parameters = [weights.clone().requires_grad_() for weights in hidden]
-        features = features_of_layer(network.program(x), parameters)
-        for draw, unit in itertools.product(range(len(last)), range(last.shape[-1])):
-            signs = 2.0 * torch.randint(2, (len(x),), generator=generator).to(x) - 1
-            slopes = torch.autograd.grad(signs @ (features @ last[draw, :, unit]), parameters, retain_graph=True)
-            for layer, slope in enumerate(slopes):
-                total[layer][unit] += slope.square().sum() / len(x) / len(last)
-    return [layer.sqrt().clamp(min=torch.finfo(x.dtype).eps) for layer in total]
