@@ -21,12 +21,14 @@ from bnnp.cli.options import (
     Delimiter,
     DropMissing,
     Out,
+    Positive,
     Quiet,
     Seed,
     SkipSmall,
     Source,
     TaskColumn,
 )
+from bnnp.cli.positive import offer_positive
 from bnnp.cli.reading import READING, Reading
 from bnnp.cli.signals import INTERRUPTED
 from bnnp.cli.words import folder_for_results, numbers, pair, print_files
@@ -129,6 +131,8 @@ ACTIVATIONS = ("silu", "relu")
 """What is tried if none is chosen: units for smooth functions, and for functions with kinks."""
 PEER_STEPS = 2000
 """Steps of a neural process, if none are given."""
+REAL = ("gaussian", "heteroscedastic")
+"""Likelihoods of outputs that are real numbers."""
 ONLY_WITH_STEPS = ("samples", "batch_size", "learning_rate", "clip_norm", "prior_lr_multiplier", "prior_start")
 
 
@@ -143,6 +147,7 @@ def train(
     skip_small: SkipSmall = False,
     delimiter: Delimiter = None,
     decimal: Decimal = None,
+    positive: Positive = False,
     context_share: ContextShare = "0.1,0.5",
     model: Kind = "bnnp",
     hidden: Hidden = "64,64",
@@ -170,7 +175,9 @@ def train(
     """
     _check_options(context, source, model, likelihood, steps)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
-    tasks = _training_tasks(table, source, task, x, y, reading)
+    tasks = _training_tasks(table, source, task, x, y, reading, positive)
+    if _kind_of_likelihood(model, likelihood) in REAL:
+        offer_positive(tasks)
     chosen = _Model(
         model, hidden, activation or ACTIVATIONS[0], prior, _share(learnability), likelihood, noise, max_noise
     )
@@ -282,7 +289,7 @@ def _check_options(
 ) -> None:
     """Refuse options that have no effect beside others."""
     if source is not None:
-        refuse(context, ("task", "x", "y", *READING), "--source", "no table is read")
+        refuse(context, ("task", "x", "y", "positive", *READING), "--source", "no table is read")
     if steps is None and model == "bnnp":
         refuse(context, ONLY_WITH_STEPS, "training that decides by itself how much to train", "add --steps to choose")
     if steps is not None:
@@ -291,6 +298,8 @@ def _check_options(
         reason = "a neural process has no prior over weights"
         refuse(context, ("prior", "prior_start", "learnability", "prior_lr_multiplier"), f"--model {model}", reason)
     kind = _kind_of_likelihood(model, likelihood)
+    if kind not in REAL:
+        refuse(context, ("positive",), f"--likelihood {kind}", "its outputs have no logarithm")
     if kind != "gaussian":
         refuse(context, ("noise", "max_noise"), f"--likelihood {kind}", "it has no noise of its own")
 
@@ -318,6 +327,7 @@ def _training_tasks(
     x: list[str] | None,
     y: list[str] | None,
     reading: Reading,
+    positive: bool,
 ) -> TaskSource:
     if (table is None) == (source is None):
         raise ValueError(
@@ -328,7 +338,7 @@ def _training_tasks(
     assert table is not None
     if task is None or not x or not y:
         raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
-    return reading.tasks(table, task=task, x=x, y=y)
+    return reading.tasks(table, task=task, x=x, y=y, positive=positive)
 
 
 def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:

@@ -38,7 +38,7 @@ def divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSource
         ]
     )
     rest = tuple(task for index, task in enumerate(tasks.tasks) if index not in chosen)
-    columns = tasks.columns or Columns.of(*stacked(tasks.tasks), tasks.x_names, tasks.y_names)
+    columns = tasks.columns or Columns.of(*stacked(tasks.tasks), tasks.x_names, tasks.y_names, positive=tasks.positive)
     return replace(tasks, tasks=rest, columns=columns), _divisions(
         [tasks[index] for index in sorted(chosen)], size, generator
     )

@@ -32,7 +32,8 @@ def _noise(model: MetaLearner) -> list[str]:
         return []
     noise = (model.likelihood.noise.detach().cpu() * model.columns.y_scale.cpu()).tolist()
     named = ", ".join(f"{name} {value:.3g}" for name, value in zip(model.columns.y_names, noise, strict=True))
-    return [f"Noise (standard deviation): {named}."]
+    what = "standard deviation of the logarithm" if model.columns.positive else "standard deviation"
+    return [f"Noise ({what}): {named}{', varying with the inputs' if model.likelihood.varies else ''}."]
 
 
 def _predictions(learned: Learned) -> list[str]:
