@@ -56,11 +56,10 @@ def table(folder: Path) -> None:
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text())
         best, own = record["oracle"], record["marginal_lppd"]
-        known = ("", "") if best is None else (f"{best:.3f}", f"{best - own:.3f}")
-        print(
-            f"| {record['source']} | {record['minutes']:g} | {record['seed']} | {record['cpu_seconds']:.0f} | {known[0]} "
-            f"| {own:.3f} | {known[1]} | {record['mae']:.3f} | {record['coverage_90']:.2f} |"
-        )
+        known = ["", ""] if best is None else [f"{best:.3f}", f"{best - own:.3f}"]
+        given = [record["source"], f"{record['minutes']:g}", record["seed"], f"{record['cpu_seconds']:.0f}"]
+        scores = [known[0], f"{own:.3f}", known[1], f"{record['mae']:.3f}", f"{record['coverage_90']:.2f}"]
+        print("| " + " | ".join(str(cell) for cell in [*given, *scores]) + " |")
 
 
 def main() -> None:
