@@ -219,7 +219,7 @@ def change_of_units(target: Target) -> float:
     """The log-density of outputs in the user's units minus that in the model's units."""
     if not target.likelihood.real_valued:
         return 0.0
-    return -float(target.prior.view.columns.y_scale.double().log().sum()) * int(target.data.mask.sum())
+    return float((target.prior.view.columns.log_slope(target.data.y) * target.data.mask).sum())
 
 
 def check_one(target: Target) -> None:

@@ -18,6 +18,7 @@ from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown, listed
 from bnnp.likelihoods.base import Likelihood
 from bnnp.prediction.frames import QUANTILES, dataset, frame
+from bnnp.prediction.lognormal import moments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,6 +215,7 @@ class Predictive(Shown, abc.ABC):
         if len(values) != points:
             raise ValueError(f"y: got {len(values)} points, expected {points}, one for each input")
         self.likelihood.check(values)
+        self.columns.check_positive(values, "y")
         return self.columns.standardise_y(values) if self.likelihood.real_valued else values
 
     def _in_user_units(self, values: Tensor) -> np.ndarray:
@@ -222,9 +224,11 @@ class Predictive(Shown, abc.ABC):
     def _scaled(self, values: Tensor) -> np.ndarray:
         return as_numpy(values * self.columns.y_scale)
 
-    def _log_scale(self) -> Tensor:
-        """How much lower log-densities are in the user's units than in the model's, in nats per point."""
-        return self.columns.y_scale.double().log().sum()
+    def _of_positive(self, means: Tensor, variances: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of positive outputs whose logarithms have a mixture of normals."""
+        scale = self.columns.y_scale.double()
+        mean, spread = moments(means.double() * scale + self.columns.y_shift, variances.double() * scale.square())
+        return as_numpy(mean), as_numpy(spread)
 
     def _described(self) -> dict[str, object]:
         return {"shape (points, outputs)": self.shape, "outputs": listed(self.columns.y_names)}
