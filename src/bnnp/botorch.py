@@ -98,10 +98,7 @@ class BNNPModel(EnsembleModel):
         Returns:
             Values (*batch, functions, n, m) in the user's units, in float64.
         """
-        columns = self.model.columns
-        outputs = self.model.network(self._weights, columns.standardise_x(X.double()).flatten(0, -2))
-        values = columns.restore_y(outputs).unflatten(1, X.shape[:-1])
-        return values.movedim(0, -3)
+        return self.model.columns.restore_y(self._outputs(X))
 
     def posterior(
         self,
@@ -126,9 +123,8 @@ class BNNPModel(EnsembleModel):
         """
         if isinstance(observation_noise, Tensor):
             raise ValueError("observation_noise: got a tensor, expected True or False; the model has learned its noise")
-        values = self(X)
-        if observation_noise:
-            values = values + self._noise(X)
+        outputs = self._outputs(X) + self._noise(X) if observation_noise else self._outputs(X)
+        values = self.model.columns.restore_y(outputs)
         found = FunctionPosterior(values if output_indices is None else values[..., output_indices])
         return found if posterior_transform is None else posterior_transform(found)
 
@@ -147,10 +143,15 @@ class BNNPModel(EnsembleModel):
         both = torch.cat([self.train_X, X]), torch.cat([self.train_Y, Y])
         return BNNPModel(self.model, *both, num_samples=self.num_samples, seed=self.seed)
 
+    def _outputs(self, X: Tensor) -> Tensor:
+        """The values of all functions (*batch, functions, n, m), in the model's units."""
+        outputs = self.model.network(self._weights, self.model.columns.standardise_x(X.double()).flatten(0, -2))
+        return outputs.unflatten(1, X.shape[:-1]).movedim(0, -3)
+
     def _noise(self, X: Tensor) -> Tensor:
-        """Draws of noise (*batch, functions, n, m), in the user's units."""
-        columns, n = self.model.columns, X.shape[-2]
-        spread = self.model.noise_at(columns.standardise_x(X.double()).to(self.model.dtype)).double() * columns.y_scale
+        """Draws of noise (*batch, functions, n, m), in the model's units."""
+        x, n = self.model.columns.standardise_x(X.double()).to(self.model.dtype), X.shape[-2]
+        spread = self.model.noise_at(x).double()
         draws = torch.randn(n, self.num_samples, self._num_outputs, generator=as_generator(self.seed)).to(spread)
         return spread.unsqueeze(-3) * draws.movedim(0, 1)
 
