@@ -1,7 +1,7 @@
 """`bnnp train`: learn a prior from related data sets."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +39,7 @@ from bnnp.models import MetaLearner
 from bnnp.models.bnnp import BNNP
 from bnnp.neural_processes import PEERS
 from bnnp.recipe import Learned
+from bnnp.recipe.summary import summary
 from bnnp.tasks.datasets.registry import SOURCES, source_named
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.training import FitResult
@@ -54,7 +55,13 @@ Kind = Annotated[
     str, typer.Option("--model", help=f"bnnp, or a neural process: {', '.join(PEERS)}.", rich_help_panel=MODEL)
 ]
 Hidden = Annotated[str, typer.Option(help="Units of the hidden layers.", rich_help_panel=MODEL)]
-Activation = Annotated[str, typer.Option(help="relu, tanh, silu, gelu or softplus.", rich_help_panel=MODEL)]
+Activation = Annotated[
+    str | None,
+    typer.Option(
+        help="relu, tanh, silu, gelu or softplus. By default silu; where there are tasks enough to tell, silu or relu.",
+        rich_help_panel=MODEL,
+    ),
+]
 PriorName = Annotated[
     str, typer.Option("--prior", help="factorised, unitwise, layerwise or networkwise.", rich_help_panel=MODEL)
 ]
@@ -65,7 +72,11 @@ PriorStart = Annotated[
     ),
 ]
 Learnability = Annotated[
-    float, typer.Option(help="Share of the prior that may be learned (the paper's decimal).", rich_help_panel=MODEL)
+    str,
+    typer.Option(
+        help="Share of the prior that may be learned (the paper's decimal); auto: as much as the data sets bear.",
+        rich_help_panel=MODEL,
+    ),
 ]
 LikelihoodName = Annotated[
     str | None,
@@ -112,6 +123,9 @@ PriorLrMultiplier = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
+AUTO = "auto"
+ACTIVATIONS = ("silu", "relu")
+"""What is tried if none is chosen: units for smooth functions, and for functions with kinks."""
 PEER_STEPS = 2000
 """Steps of a neural process, if none are given."""
 ONLY_WITH_STEPS = ("samples", "batch_size", "learning_rate", "clip_norm", "prior_lr_multiplier", "prior_start")
@@ -131,9 +145,9 @@ def train(
     context_share: ContextShare = "0.1,0.5",
     model: Kind = "bnnp",
     hidden: Hidden = "64,64",
-    activation: Activation = "silu",
+    activation: Activation = None,
     prior: PriorName = "unitwise",
-    learnability: Learnability = 1.0,
+    learnability: Learnability = AUTO,
     likelihood: LikelihoodName = None,
     noise: Noise = 0.1,
     max_noise: MaxNoise = None,
@@ -156,12 +170,15 @@ def train(
     _check_options(context, source, model, likelihood, steps)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     tasks = _training_tasks(table, source, task, x, y, reading)
-    chosen = _Model(model, hidden, activation, prior, learnability, likelihood, noise, max_noise)
+    chosen = _Model(
+        model, hidden, activation or ACTIVATIONS[0], prior, _share(learnability), likelihood, noise, max_noise
+    )
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
     with folder_for_results(out):
         if steps is None and isinstance(learner, BNNP):
+            others = [] if activation else [replace(chosen, activation=ACTIVATIONS[1]).learner(tasks, seed)]
             result = bnnp.learn(
-                learner,
+                [learner, *others],
                 tasks,
                 minutes=minutes,
                 context_share=share,
@@ -169,7 +186,7 @@ def train(
                 progress=not quiet,
                 seed=seed,
             )
-            print(*result.decisions, sep="\n", file=sys.stderr)
+            print(*result.decisions, *summary(result, tasks), sep="\n", file=sys.stderr)
         else:
             count = PEER_STEPS if steps is None else steps
             training = _Training(count, samples, batch_size, learning_rate, clip_norm, prior_lr_multiplier, prior_start)
@@ -275,6 +292,16 @@ def _check_options(
     kind = _kind_of_likelihood(model, likelihood)
     if kind != "gaussian":
         refuse(context, ("noise", "max_noise"), f"--likelihood {kind}", "it has no noise of its own")
+
+
+def _share(learnability: str) -> float:
+    """The learnable share of the prior: all of it for "auto", where left-out tasks decide how far to use it."""
+    if learnability == AUTO:
+        return 1.0
+    try:
+        return float(learnability)
+    except ValueError:
+        raise ValueError(f"learnability: got {learnability!r}, expected auto, or a number from 0 to 1") from None
 
 
 def _kind_of_likelihood(model: str, likelihood: str | None) -> str:

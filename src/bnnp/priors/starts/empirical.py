@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from bnnp._core.random import as_integer, child
+from bnnp._core.random import as_integer
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.base import AnyNetwork, features_of_layer
 from bnnp.priors.base import Prior
@@ -13,6 +13,7 @@ from bnnp.priors.starts.base import Examples, Start
 from bnnp.priors.starts.features import Shape, hidden_weights
 from bnnp.priors.starts.freedom import left_out_score, most_freedom
 from bnnp.priors.starts.mixed import COMMON, FIRST, NOISE, MixedModel, Sums, fit_mixed
+from bnnp.priors.starts.sensitivity import HIDDEN_NOISE, moves_of_functions
 
 SLOPES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Slopes of the first layer that are tried, from smooth functions to rough ones."""
@@ -28,10 +29,6 @@ LEAST_VALUE = 1e-9
 """Directions of the features with a smaller share of the largest variance are left out of the fit."""
 NOTHING = -6.0
 """Log standard deviation of what tasks have in common, if there is one task."""
-DRAWS = 8
-"""Draws of the last layer by which the effect of hidden weights is measured."""
-HIDDEN_NOISE = 0.1
-"""How much the uncertainty of each hidden layer moves functions at first, as a share of the noise."""
 
 
 @dataclass(frozen=True)
@@ -132,12 +129,9 @@ class _Seen:
     ) -> None:
         """Set the prior, for inputs and outputs as the network sees them."""
         x, last = torch.cat(self.x), prior.network.num_layers - 1
-        draws = torch.randn(DRAWS, *mean.shape, 1, dtype=x.dtype, generator=child(1))
-        draws = (mean + (torch.linalg.cholesky(covariance) @ draws)[..., 0]).mT
-        for layer, (weights, moves) in enumerate(
-            zip(hidden, _moves_of_functions(prior.network, hidden, x, draws), strict=True)
-        ):
-            scale = (HIDDEN_NOISE * noise / moves).amin().expand(weights.shape)
+        moves = moves_of_functions(prior.network, hidden, x, mean, torch.linalg.cholesky(covariance))
+        for layer, weights in enumerate(hidden):
+            scale = (HIDDEN_NOISE * noise / moves[layer]).amin().expand(weights.shape)
             if layer == 0:
                 weights = torch.cat([weights[:-1] / self.x_scale[:, None], weights[-1:]])
                 weights[-1] -= self.x_shift @ weights[:-1]
@@ -247,35 +241,6 @@ class _Search:
 def _with_relevance(shape: Shape, column: int) -> list[Shape]:
     before, after = shape.relevance[:column], shape.relevance[column + 1 :]
     return [replace(shape, relevance=(*before, relevance, *after)) for relevance in RELEVANCES]
-
-
-def _moves_of_functions(
-    network: AnyNetwork, hidden: list[Tensor], x: Float[Tensor, "points x"], last: Float[Tensor, "draws d out"]
-) -> list[Float[Tensor, "out"]]:
-    """How much functions move, root mean square, if all weights of a hidden layer move independently by one.
-
-    The squared norm of the derivatives of all outputs is estimated by random signs, anew for each draw of the last
-    layer.
-
-    Args:
-        network: The network.
-        hidden: Weights of the hidden layers.
-        x: Inputs.
-        last: Draws of the weights of the last layer.
-    """
-    if not hidden:
-        return []
-    total = [x.new_zeros(last.shape[-1]) for _ in hidden]
-    generator = child(0)
-    with torch.enable_grad():
-        parameters = [weights.clone().requires_grad_() for weights in hidden]
-        features = features_of_layer(network.program(x), parameters)
-        for draw, unit in itertools.product(range(len(last)), range(last.shape[-1])):
-            signs = 2.0 * torch.randint(2, (len(x),), generator=generator).to(x) - 1
-            slopes = torch.autograd.grad(signs @ (features @ last[draw, :, unit]), parameters, retain_graph=True)
-            for layer, slope in enumerate(slopes):
-                total[layer][unit] += slope.square().sum() / len(x) / len(last)
-    return [layer.sqrt().clamp(min=torch.finfo(x.dtype).eps) for layer in total]
 
 
 def _moments(values: Float[Tensor, "points columns"]) -> tuple[Tensor, Tensor]:
