@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -17,6 +17,7 @@ from bnnp.models import enough, streaming
 from bnnp.models.draws import Draws, in_canonical_order, sample_chunks
 from bnnp.models.estimates import Integrated, Sampled
 from bnnp.models.inferring import InferredWeights, InferringModel
+from bnnp.models.many import WeightPosteriors, checked_tasks
 from bnnp.models.posterior import WeightPosterior
 from bnnp.networks.transformer import AttentionNetwork
 from bnnp.tasks.pieces import Pieces
@@ -80,6 +81,32 @@ class AmortisedModel(InferringModel):
             return enough.samples(sampler) if self.can_integrate else sampler(range(enough.MOST))
         return sampler(range(num_samples))
 
+    def condition_many(
+        self, tasks: Sequence[tuple[Any, Any]], *, num_samples: int | None = None, seed: Seed = 0
+    ) -> WeightPosteriors:
+        """Give the posteriors of many data sets, which are computed side by side.
+
+        Args:
+            tasks: Pairs `(x, y)` of inputs (points, in) and outputs (points, out); sizes may differ.
+            num_samples: Number of weight samples per data set, as for `condition`.
+            seed: Seed of the draws. Every data set has the draws that `condition` gives it with this seed.
+
+        Returns:
+            The posteriors. A prediction does not depend on the other data sets, to the last bit.
+
+        Raises:
+            ValueError: If the data of a data set do not fit the model; the message has its number.
+
+        Example:
+            >>> posts = model.condition_many([(x, y), ([0.0, 1.0], [0.5, -0.5])], num_samples=8, seed=0)
+            >>> len(posts), [prediction.mean.shape for prediction in posts.predict([x_new, [0.5]])]
+            (2, [(2, 1), (1, 1)])
+        """
+        if num_samples is not None:
+            check_samples(num_samples)
+            self.prior.check_room(num_samples)
+        return WeightPosteriors(self, checked_tasks(self, tasks), num_samples, as_integer(seed))
+
     def set_prior_learnability(self, share: float) -> Self:
         """Make the prior of the first `round(share |W|)` weights trainable and fix the rest (paper, section 2.5).
 
@@ -122,12 +149,12 @@ class AmortisedModel(InferringModel):
 
         def posterior(samples: range) -> WeightPosterior:
             with torch.no_grad():
-                parts = in_parallel(infer, sample_chunks(samples, self._numbers_per_sample(len(task))))
+                parts = in_parallel(infer, sample_chunks(samples, self.numbers_per_sample(len(task))))
             return WeightPosterior.joined(self, parts, seed, len(task), context)
 
         return posterior
 
-    def _numbers_per_sample(self, points: int) -> int:
+    def numbers_per_sample(self, points: int) -> int:
         """Size of the largest array that conditioning makes for one weight sample."""
         sizes = []
         for layer in range(self.network.num_layers):

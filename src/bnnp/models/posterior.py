@@ -157,9 +157,13 @@ class WeightPosterior(WeightSamples):
             >>> post.predict(x_new).mean.shape
             (2, 1)
         """
+        return self.predict_prepared(self.prepared_inputs(x))
+
+    def predict_prepared(self, x: Float[Tensor, "points x"]) -> Predictive:
+        """Predict at inputs in the model's units."""
         if not self.model.can_integrate or (self.context is None and self.last is None):  # some files hold neither
-            return self.predict_by_samples(x)
-        return self.mixture_at(self.prepared_inputs(x))
+            return self.sampled_at(x)
+        return self.mixture_at(x)
 
     def mixture_at(self, x: Float[Tensor, "points x"]) -> MixturePredictive:
         """Predictions at prepared inputs, with the last layer integrated."""

@@ -72,7 +72,11 @@ class WeightSamples(Shown, abc.ABC):
         Args:
             x: Inputs (points, in).
         """
-        outputs = network_outputs(self.network, self.weights, self.prepared_inputs(x))
+        return self.sampled_at(self.prepared_inputs(x))
+
+    def sampled_at(self, x: Float[Tensor, "points x"]) -> SampledPredictive:
+        """Predictions at prepared inputs with the samples of all layers."""
+        outputs = network_outputs(self.network, self.weights, x)
         return SampledPredictive(outputs, self.likelihood, self.columns)
 
     def prepared_inputs(self, x: ArrayLike | Tensor) -> Float[Tensor, "points x"]:
