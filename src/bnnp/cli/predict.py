@@ -1,7 +1,6 @@
 """`bnnp predict` and `bnnp infer`: predict new points, by a model's own inference or by another under its prior."""
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -23,10 +22,10 @@ from bnnp.cli.options import (
     SkipUnknown,
     TaskColumn,
 )
-from bnnp.cli.questions import Questions
+from bnnp.cli.questions import Questions, prediction_numbers
 from bnnp.cli.reading import Reading
+from bnnp.cli.windows import Asked, Kept, in_windows
 from bnnp.cli.words import print_files, with_prior
-from bnnp.evaluation.scores import Posterior
 from bnnp.inference import METHODS, Effort, infer_many
 from bnnp.prediction import ExtrapolationWarning
 from bnnp.tasks.tables import check_out, write_table
@@ -40,6 +39,7 @@ TargetsOrContext = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that share the work.", rich_help_panel=INFERENCE)]
 MethodName = Annotated[str, typer.Option("--method", help=f"One of {', '.join(METHODS)}.", rich_help_panel=INFERENCE)]
 Samples = Annotated[int, typer.Option("--samples", help="Weight samples.", rich_help_panel=INFERENCE)]
 Steps = Annotated[
@@ -62,11 +62,16 @@ def predict(
     samples: PosteriorSamples = None,
     out: OutTable = Path("predictions.csv"),
     seed: Seed = 0,
+    workers: Workers = 1,
+    quiet: Quiet = False,
 ) -> None:
     """Predict new points of one data set, or of several told apart by --task, in the units of the tables.
 
     Standard error says how many subjects have known points. The others are predicted from the prior, and the column
     from_prior says so. The column outside_training marks inputs outside the range of the training inputs.
+
+    The numbers of a subject do not depend on the others, nor on --workers. A command that was ended early goes on where
+    it was when it is given again.
 
     Example: bnnp predict model --context known.csv --targets wanted.csv --out predictions.csv
     """
@@ -74,9 +79,10 @@ def predict(
     loaded = bnnp.load(model)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     questions = Questions.read(loaded, context, targets, task, reading)
-    choices = {} if samples is None else {"num_samples": samples}
-    posteriors = [loaded.condition(q.x, q.y, seed=seed, **choices) for q in questions.asked]
-    _write_predictions(out, questions, posteriors)
+    kept = Kept(out, loaded, Asked(samples, seed))
+    numbers = in_windows(loaded, questions.asked, kept, workers, progress=not quiet)
+    print_files([write_table(out, questions.table(numbers))])
+    kept.remove()
 
 
 def infer(
@@ -116,11 +122,7 @@ def infer(
         seed=seed,
         progress=not quiet,
     )
-    _write_predictions(out, questions, posteriors)
-
-
-def _write_predictions(out: Path, questions: Questions, posteriors: Sequence[Posterior]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
-        table = questions.table([p.predict(q.x_new) for p, q in zip(posteriors, questions.asked, strict=True)])
-    print_files([write_table(out, table)])
+        predictives = [p.predict(q.x_new) for p, q in zip(posteriors, questions.asked, strict=True)]
+    print_files([write_table(out, questions.table(prediction_numbers(predictives)))])

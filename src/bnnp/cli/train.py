@@ -12,6 +12,7 @@ import typer
 import bnnp
 from bnnp import plots
 from bnnp.cli.given import refuse
+from bnnp.cli.group import process_group
 from bnnp.cli.options import (
     DATA,
     MODEL,
@@ -151,6 +152,8 @@ def train(
 ) -> None:
     """Learn a prior from related data sets. A stopped run continues when the same command is given again.
 
+    With --steps, several processes can share the work: torchrun --nproc-per-node 2 -m bnnp train ...
+
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """
     _check_options(context, source, model, likelihood, steps)
@@ -158,8 +161,9 @@ def train(
     tasks = _training_tasks(table, source, task, x, y, reading)
     chosen = _Model(model, hidden, activation, prior, learnability, likelihood, noise, max_noise)
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
-    with folder_for_results(out):
-        if steps is None and isinstance(learner, BNNP):
+    decides = steps is None and isinstance(learner, BNNP)
+    with process_group(decided=not decides) as ranks, folder_for_results(out):
+        if decides:
             result = bnnp.learn(
                 learner,
                 tasks,
@@ -174,7 +178,8 @@ def train(
             count = PEER_STEPS if steps is None else steps
             training = _Training(count, samples, batch_size, learning_rate, clip_norm, prior_lr_multiplier, prior_start)
             result = training.fit(learner, tasks, share, out, seed, progress=not quiet)
-    print_files(_write(result, tasks, out, seed))
+    if ranks.is_first:
+        print_files(_write(result, tasks, out, seed))
     if result.interrupted:
         print("stopped; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)

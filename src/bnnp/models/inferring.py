@@ -117,7 +117,8 @@ class FromPoints:
         return self.model.evidence(here, self.context, self.known.get(turn.index))
 
     def prior(self, turn: Turn) -> UnitPrior:
-        return self.priors[turn.index] if turn.index in self.priors else turn.prior
+        known = self.priors.get(turn.index)
+        return turn.prior if known is None else known
 
     def __call__(self, turn: Turn) -> Updated:
         prior = self.prior(turn)  # first, since `rest` has no derivatives

@@ -1,8 +1,8 @@
 """The posteriors of many data sets, with the same bits whatever else is predicted beside them.
 
 A data set goes through the layers by itself, with its samples on the leading axis: with several data sets on it, the
-last bits of a product depend on the place of a data set in memory. What all data sets share is made once: the draws, and
-the priors of all layers with their covariances. Data sets run side by side in as many threads as torch has.
+last bits of a product depend on the place of a data set in memory. What all data sets share is made once: the draws,
+and the priors of all layers with their covariances. Data sets run side by side in as many threads as torch has.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class WeightPosteriors(Sequence[WeightPosterior]):
     """The posteriors of many data sets; `model.condition_many` makes them.
 
-    Nothing is kept but the data sets: `predict` conditions one after the other and keeps the predictions alone. All have
-    the same draws, those of `model.condition` with the same seed.
+    Nothing is kept but the data sets: `predict` conditions one after the other and keeps the predictions alone. All
+    have the same draws, those of `model.condition` with the same seed.
 
     Attributes:
         model: The model.

@@ -118,7 +118,7 @@ class MixturePredictive(Predictive):
         Returns:
             Probabilities (points, out).
         """
-        scaled = (self.observed(y) - self.means) / self._spreads(noise=True)
+        scaled = (self.observed(y) - self.means) / self.spreads(noise=True)
         return as_numpy(torch.special.ndtr(scaled).mean(0))
 
     def quantile(self, q: float | Sequence[float], *, noise: bool = True, seed: Seed = 0) -> np.ndarray:
@@ -130,10 +130,13 @@ class MixturePredictive(Predictive):
             seed: Not used: nothing is drawn.
         """
         levels = checked_levels(q)
-        means, spreads = (as_numpy(values.flatten(1)) for values in (self.means, self._spreads(noise=noise)))
+        means, spreads = (as_numpy(values.flatten(1)) for values in (self.means, self.spreads(noise=noise)))
         found = np.stack([_quantile(level, means, spreads) for level in levels.flat])
-        values = torch.from_numpy(found.reshape(*levels.shape, *self.shape)).to(self.means)
-        return self._in_user_units(values)
+        return self.quantiles_in_user_units(found.reshape(*levels.shape, *self.shape))
+
+    def quantiles_in_user_units(self, found: np.ndarray) -> np.ndarray:
+        """Quantiles (*levels, points, out) that were found in the model's units."""
+        return self._in_user_units(torch.from_numpy(found).to(self.means))
 
     def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
         return self.components.log_density(self.observed(y), self.noise, together=False) - self._log_scale()
@@ -158,14 +161,42 @@ class MixturePredictive(Predictive):
 
     def standard_components(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and standard deviations of an observation under every component, in the user's units."""
-        return self._in_user_units(self.means), self._scaled(self._spreads(noise=True))
+        return self._in_user_units(self.means), self._scaled(self.spreads(noise=True))
 
-    def _spreads(self, *, noise: bool) -> Float[Tensor, "samples points out"]:
+    def spreads(self, *, noise: bool) -> Float[Tensor, "samples points out"]:
+        """Standard deviations of an observation, or of the function, under every component, in the model's units."""
         return (self.variances + self.noise.square() if noise else self.variances).sqrt()
 
     def _described(self) -> dict[str, object]:
         noise = span(self._scaled(self.noise).flat)
         return {**super()._described(), "components": len(self.means), "noise (standard deviation)": noise}
+
+
+def quantiles(predictions: Sequence[Predictive], levels: Sequence[float]) -> list[np.ndarray]:
+    """`prediction.quantile(levels)` of many predictions: one run of the root finder for all mixtures of a size.
+
+    Args:
+        predictions: The predictions.
+        levels: Several levels between 0 and 1.
+
+    Returns:
+        One array (levels, points, out) per prediction. It does not depend on the other predictions.
+    """
+    sizes: dict[int, dict[int, MixturePredictive]] = {}
+    found: dict[int, np.ndarray] = {}
+    for i, one in enumerate(predictions):
+        if isinstance(one, MixturePredictive):
+            sizes.setdefault(len(one.means), {})[i] = one
+        else:
+            found[i] = one.quantile(levels)
+    for mixtures in sizes.values():
+        means = np.concatenate([as_numpy(one.means.flatten(1)) for one in mixtures.values()], axis=1)
+        spreads = np.concatenate([as_numpy(one.spreads(noise=True).flatten(1)) for one in mixtures.values()], axis=1)
+        together = np.stack([_quantile(level, means, spreads) for level in levels])
+        ends = np.cumsum([one.means[0].numel() for one in mixtures.values()])[:-1]
+        for (i, one), part in zip(mixtures.items(), np.split(together, ends, axis=1), strict=True):
+            found[i] = one.quantiles_in_user_units(part.reshape(len(levels), *one.shape))
+    return [found[i] for i in range(len(predictions))]
 
 
 def _quantile(level: float, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
@@ -189,7 +220,8 @@ def _quantile(level: float, means: np.ndarray, spreads: np.ndarray) -> np.ndarra
     def excess(values: np.ndarray, column: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):  # far from a component without width
             scaled = (values - means[:, column]) / np.maximum(spreads[:, column], np.finfo(np.float64).tiny)
-        return special.ndtr(scaled).mean(0) - level
+        total = np.cumsum(special.ndtr(scaled), axis=0)[-1]  # in one order, however many mixtures there are
+        return total / len(means) - level
 
     found = elementwise.find_root(excess, (low - room, high + room), args=(np.arange(means.shape[1]),))
     if not found.success.all():
