@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from bnnp._core.random import OfShare, child, normal
-from bnnp.training.ranks import Ranks
+from bnnp._core.ranks import Ranks
+from bnnp.training.ranks import Share, check_batch
 from support.ranks import train
 
 SCRIPT = Path(__file__).parents[1] / "support" / "ranks.py"
@@ -51,7 +52,7 @@ def test_another_number_of_processes_goes_on_to_the_numbers_of_one(killed):
 def test_the_draws_of_a_share_are_those_of_the_whole():
     whole = normal((5, 2, 3), torch.zeros(()), child(1, 2))
     for rank in range(2):
-        share = Ranks(rank, 2).share(5)
+        share = Share.in_group(Ranks(rank, 2), 5)
         generator = share.generator(1, 2)
         assert isinstance(generator, OfShare)
         found = normal((share.stop - share.start, 2, 3), torch.zeros(()), generator)
@@ -60,10 +61,10 @@ def test_the_draws_of_a_share_are_those_of_the_whole():
 
 @pytest.mark.parametrize("tasks", [3, 4, 7])
 def test_shares_are_all_tasks_once(tasks):
-    shares = [Ranks(rank, 3).share(tasks) for rank in range(3)]
+    shares = [Share.in_group(Ranks(rank, 3), tasks) for rank in range(3)]
     assert [i for share in shares for i in range(share.start, share.stop)] == list(range(tasks))
 
 
 def test_more_processes_than_tasks_per_step_are_refused():
     with pytest.raises(ValueError, match=r"batch_size: got 2 tasks per step for 3 processes, expected at least one"):
-        Ranks(0, 3).check(2)
+        check_batch(Ranks(0, 3), 2)

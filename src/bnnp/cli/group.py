@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bnnp.training.ranks import Ranks
+from bnnp._core.ranks import Ranks
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """`bnnp train`: learn a prior from related data sets."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -162,7 +163,7 @@ def train(
     chosen = _Model(model, hidden, activation, prior, learnability, likelihood, noise, max_noise)
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
     decides = steps is None and isinstance(learner, BNNP)
-    with process_group(decided=not decides) as ranks, folder_for_results(out):
+    with process_group(decided=not decides) as ranks, folder_for_results(out) if ranks.is_first else nullcontext():
         if decides:
             result = bnnp.learn(
                 learner,

@@ -11,6 +11,7 @@ from torch import Generator
 
 from bnnp._core.checks import check_samples
 from bnnp._core.random import Seed, as_integer
+from bnnp._core.ranks import ALONE, Ranks
 from bnnp._core.shapes import Tensor
 from bnnp._core.threads import in_parallel
 from bnnp.models import enough, streaming
@@ -41,6 +42,7 @@ class AmortisedModel(InferringModel):
         seed: Seed = 0,
         chunk_size: int | None = None,
         progress: bool = False,
+        group: Any = None,
     ) -> WeightPosterior:
         """Give the posterior over the weights for one data set, as weight samples. Without points it is the prior.
 
@@ -54,6 +56,9 @@ class AmortisedModel(InferringModel):
             chunk_size: Points per chunk: the context is streamed through every layer in chunks (paper, Algorithm 2).
                 Memory depends on the size of a chunk; the posterior and its samples do not.
             progress: Whether to show a progress bar, for contexts of millions of points.
+            group: A process group of torch, as `torch.distributed.group.WORLD`. Every process of it makes the same call
+                with its own part of the context, and gets the posterior of the whole; needs `chunk_size`. Their points
+                are numbered in the order of the processes.
 
         Returns:
             The posterior, which predicts, draws functions and takes in more points.
@@ -72,7 +77,10 @@ class AmortisedModel(InferringModel):
             check_samples(num_samples)
             self.prior.check_room(num_samples)
         if chunk_size is not None:
-            sampler = streaming.sampler(self, x, y, number, chunk_size, progress)
+            ranks = ALONE if group is None else Ranks.of(group)
+            sampler = streaming.sampler(self, x, y, number, chunk_size, progress, ranks)
+        elif group is not None:
+            raise ValueError("group: got a process group without chunk_size, expected both, as in chunk_size=4096")
         elif y is None:
             raise ValueError("y: got nothing, expected the outputs; a context that is read in pieces needs chunk_size")
         else:

@@ -21,6 +21,7 @@ from bnnp.training.history import History
 from bnnp.training.identity import identity_of
 from bnnp.training.optimiser import AveragedAdam
 from bnnp.training.prepare import start_prior
+from bnnp.training.ranks import check_batch
 from bnnp.training.run import Run
 from bnnp.training.schedule import as_rate, parameter_groups, set_rate
 from bnnp.training.settings import DEFAULTS, FitSettings
@@ -134,7 +135,7 @@ def fit(
     number, size = as_integer(seed), context_size(context_share)
     gradient = Gradient(model, objective, settings)
     ranks = gradient.ranks
-    ranks.check(batch_size)
+    check_batch(ranks, batch_size)
     start_prior(model, tasks, settings.prior_start, number)
     stream = TaskStream(tasks, batch_size, size, int(child(number, STREAM).initial_seed()), model.device)
     optimiser = settings.optimiser(parameter_groups(model, settings.prior_lr_multiplier))
@@ -142,7 +143,7 @@ def fit(
     with run.alone():
         if checkpoint is not None:
             run.resume(identity_of(model, stream, objective, steps, optimiser, settings, number))
-        ranks.agree(model)  # and wait for all to have read the state before it is written again
+        ranks.agree(model.state_dict().values())  # and wait for all to have read the state before it is written again
         interrupted = _train(run, gradient, stream, settings, number, progress=progress and ranks.is_first)
     if isinstance(optimiser, AveragedAdam):
         optimiser.adopt()

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from bnnp._core.random import child
+from bnnp._core.ranks import Ranks
 from bnnp._core.shapes import Tensor
 from bnnp.models.base import MetaLearner
 from bnnp.models.chunked import in_chunks
@@ -16,7 +17,7 @@ from bnnp.numerics.solve import FactorisationError
 from bnnp.objectives import Model, Objective, Terms
 from bnnp.tasks.task import SplitBatch
 from bnnp.training.optimiser import set_gradients
-from bnnp.training.ranks import Ranks, Share, summed
+from bnnp.training.ranks import Share, summed
 from bnnp.training.settings import FitSettings
 
 KINDS = ("float64", "whitened")
@@ -97,7 +98,7 @@ class Gradient:
             with fallbacks.counted() as counts:
                 terms = differentiate(self.learner, self.objective, batch, self.parameters, *seed)
             return terms.by_name, [getattr(counts, kind) for kind in KINDS]
-        share, terms, error = self.ranks.share(len(batch)), Terms({}), None
+        share, terms, error = Share.in_group(self.ranks, len(batch)), Terms({}), None
         with fallbacks.counted() as counts:
             try:
                 terms = differentiate(
