@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp.evaluation import Oracle as Oracle
     from bnnp.evaluation import Scores as Scores
     from bnnp.evaluation import evaluate as evaluate
+    from bnnp.exchange import to_arviz as to_arviz
     from bnnp.inference import infer as infer
     from bnnp.inference_nets.choices import Attentive as Attentive
     from bnnp.inference_nets.choices import Pointwise as Pointwise
@@ -112,6 +113,7 @@ _PLACES = {
     "Oracle": "bnnp.evaluation",
     "Scores": "bnnp.evaluation",
     "plots": "bnnp.plots",
+    "to_arviz": "bnnp.exchange",
 }
 
 __all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -7,7 +7,6 @@ import pytest
 import bnnp
 from bnnp.cli import windows
 from bnnp.cli.questions import prediction_numbers
-from bnnp.prediction.mixture import quantiles
 from support.command_line import run
 
 
@@ -87,18 +86,8 @@ def test_another_seed_takes_nothing_from_an_earlier_run(model, tmp_path):
     assert len(files) == 2
 
 
-def test_quantiles_of_many_predictions_are_those_of_each(model):
-    random = np.random.default_rng(1)
-    tasks = [(random.normal(size=n), random.normal(size=n)) for n in (3, 1, 4)]
-    wanted = [random.normal(size=n) for n in (1, 5, 2)]
-    predictions = model.condition_many(tasks, num_samples=5).predict(wanted)
-    levels = [0.05, 0.5]
-    for one, found in zip(predictions, quantiles(predictions, levels), strict=True):
-        assert np.array_equal(one.quantile(levels), found)
-
-
 def test_columns_of_numbers(model):
     prediction = model.condition([0.0], [1.0], num_samples=3).predict([0.5, 0.7])
-    (found,) = prediction_numbers([prediction])
+    found = prediction_numbers(prediction)
     expected = np.concatenate([prediction.mean, prediction.std, *prediction.quantile([0.05, 0.5, 0.95])], axis=1)
     assert np.array_equal(found, expected)

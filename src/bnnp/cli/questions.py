@@ -17,13 +17,12 @@ from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.categorical import Categorical
 from bnnp.models import MetaLearner
 from bnnp.prediction.base import Predictive
-from bnnp.prediction.mixture import quantiles
+from bnnp.prediction.frames import prediction_columns, prediction_names
 from bnnp.tasks.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-QUANTILES = (0.05, 0.5, 0.95)
 FROM_PRIOR, OUTSIDE = "from_prior", "outside_training"
 """Columns that say of every row whether its data set had no known points, and whether it is far from the training's."""
 
@@ -139,23 +138,9 @@ class Questions:
         return Questions(self.model, self.targets, kept)
 
 
-def prediction_numbers(predictives: Sequence[Predictive]) -> list[np.ndarray]:
-    """The numbers (points, columns) that a table has of each prediction; `prediction_names` has the columns."""
-    if predictives and isinstance(predictives[0].likelihood, Categorical):
-        return [predictive.mean for predictive in predictives]
-    found = []
-    for predictive, levels in zip(predictives, quantiles(predictives, QUANTILES), strict=True):
-        numbers = np.stack([predictive.mean, predictive.std, *levels])  # numbers of a column side by side
-        found.append(np.moveaxis(numbers, 0, -1).reshape(len(numbers[0]), -1))
-    return found
-
-
-def prediction_names(likelihood: Likelihood, y_names: list[str], classes: int) -> list[str]:
-    """The names of the columns of `prediction_numbers`."""
-    if isinstance(likelihood, Categorical):
-        return [f"{y_names[0]}_is_{c}" for c in range(classes)]
-    kinds = ("mean", "std", *(f"q{round(100 * level):02d}" for level in QUANTILES))
-    return [f"{name}_{kind}" for name in y_names for kind in kinds]
+def prediction_numbers(predictive: Predictive) -> np.ndarray:
+    """The numbers (points, columns) that a table has of a prediction; `prediction_names` has the columns."""
+    return np.stack(list(prediction_columns(predictive, predictive.columns.y_names).values()), axis=1)
 
 
 def _check_free(likelihood: Likelihood, y_names: list[str], wanted: Table) -> None:

@@ -54,8 +54,10 @@ class Asked:
             warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
             if isinstance(model, AmortisedModel):
                 posts = model.condition_many([(q.x, q.y) for q in window], **choices)
-                return prediction_numbers(posts.predict([q.x_new for q in window]))
-            return prediction_numbers([model.condition(q.x, q.y, **choices).predict(q.x_new) for q in window])
+                found = posts.predict([q.x_new for q in window])
+            else:
+                found = [model.condition(q.x, q.y, **choices).predict(q.x_new) for q in window]
+        return [prediction_numbers(one) for one in found]
 
 
 @dataclass(frozen=True)

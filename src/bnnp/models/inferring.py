@@ -10,6 +10,7 @@ from functools import reduce
 import torch
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.gaussian import at_points
 from bnnp.models.estimates import Points
 from bnnp.models.evidence import WeightModel
 from bnnp.models.layerwise import LayerUpdate, Turn, Updated, through_layers
@@ -289,7 +290,8 @@ class InferringModel(WeightModel):
         return self._log_prob(inferred.outputs, context)
 
     def _log_prob(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        values = self.likelihood.log_prob(outputs, batch.y.unsqueeze(1))
+        likelihood = at_points(self.likelihood, batch.x.unsqueeze(1))
+        values = likelihood.log_prob(outputs, batch.y.unsqueeze(1))
         return values if batch.is_full else values * batch.mask.unsqueeze(1)
 
 

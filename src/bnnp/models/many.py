@@ -118,7 +118,7 @@ class Conditioned:
             num_samples = enough.FIRST
         if num_samples is None:
             return self._with_enough
-        return lambda task, x_new: self._at(task, self._prepared(x_new), num_samples)
+        return lambda task, x_new: self._at(task, x_new, num_samples)
 
     def _with_enough(self, task: Task, x_new: Tensor) -> Predictive:
         """As many samples as `bnnp.models.enough` asks for."""
@@ -129,17 +129,16 @@ class Conditioned:
             gap = enough.gap_at(given.predictive(enough.probes(x, x, x.shape[1], generator)), generator)
             wanted = enough.wanted_after(count, gap)
             if wanted == count:
-                return given.predictive(self._prepared(x_new))
+                return given.predictive(self._prepared(x_new)).at(x_new)
             count = wanted
 
     def _prepared(self, x: Float[Tensor, "points x"]) -> Float[Tensor, "points x"]:
         return self.model.columns.standardise_x(x.to(self.model.device)).to(self.model.dtype)
 
-    def _at(self, task: Task, x: Float[Tensor, "points x"], samples: int) -> Predictive:
-        """The prediction at prepared inputs."""
+    def _at(self, task: Task, x_new: Tensor, samples: int) -> Predictive:
         if self.model.can_integrate and samples * self.model.numbers_per_sample(len(task)) <= SAMPLES_AT_ONCE:
-            return self._given(task, samples).predictive(x)
-        return self.model.condition(task.x, task.y, num_samples=samples, seed=self.seed).predict_prepared(x)
+            return self._given(task, samples).predictive(self._prepared(x_new)).at(x_new)
+        return self.model.condition(task.x, task.y, num_samples=samples, seed=self.seed).predict(x_new)
 
     @torch.no_grad()
     def _given(self, task: Task, samples: int) -> Given:

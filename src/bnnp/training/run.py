@@ -142,9 +142,10 @@ class Run:
             with averaged(self.optimiser):
                 values = self._settings.evaluation.function(self.model)
             self.history.add_evaluation(self.step, self._seconds, values)
-        chosen = self._checkpointing or Checkpointing("", seconds=None)
-        late = chosen.seconds is not None and time.monotonic() - self._kept >= chosen.seconds
-        if self.step % chosen.every == 0 or self.step == self.steps or late:
+        chosen = self._checkpointing
+        every, seconds = (Checkpointing.every, None) if chosen is None else (chosen.every, chosen.seconds)
+        late = seconds is not None and time.monotonic() - self._kept >= seconds
+        if self.step % every == 0 or self.step == self.steps or late:
             self.keep()
 
     def awaits_evaluation(self) -> bool:
