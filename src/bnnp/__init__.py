@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp.models import AttBNNP as AttBNNP
     from bnnp.models import Transformer as Transformer
     from bnnp.models import WeightPosterior as WeightPosterior
+    from bnnp.models import WeightPosteriors as WeightPosteriors
     from bnnp.models import load as load
     from bnnp.models import load_posterior as load_posterior
     from bnnp.models import zoo_names as zoo_names
@@ -78,6 +79,7 @@ _PLACES = {
     "Attentive": "bnnp.inference_nets.choices",
     "Transformer": "bnnp.models",
     "WeightPosterior": "bnnp.models",
+    "WeightPosteriors": "bnnp.models",
     "load": "bnnp.models",
     "load_posterior": "bnnp.models",
     "zoo_names": "bnnp.models",

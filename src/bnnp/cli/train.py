@@ -1,6 +1,7 @@
 """`bnnp train`: learn a prior from related data sets."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 import bnnp
 from bnnp import plots
 from bnnp.cli.given import refuse
+from bnnp.cli.group import process_group
 from bnnp.cli.options import (
     DATA,
     MODEL,
@@ -171,6 +173,8 @@ def train(
 ) -> None:
     """Learn a prior from related data sets. A stopped run continues when the same command is given again.
 
+    With --steps, several processes can share the work: torchrun --nproc-per-node 2 -m bnnp train ...
+
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """
     _check_options(context, source, model, likelihood, steps)
@@ -182,8 +186,9 @@ def train(
         model, hidden, activation or ACTIVATIONS[0], prior, _share(learnability), likelihood, noise, max_noise
     )
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
-    with folder_for_results(out):
-        if steps is None and isinstance(learner, BNNP):
+    decides = steps is None and isinstance(learner, BNNP)
+    with process_group(decided=not decides) as ranks, folder_for_results(out) if ranks.is_first else nullcontext():
+        if decides:
             others = [] if activation else [replace(chosen, activation=ACTIVATIONS[1]).learner(tasks, seed)]
             result = bnnp.learn(
                 [learner, *others],
@@ -199,7 +204,8 @@ def train(
             count = PEER_STEPS if steps is None else steps
             training = _Training(count, samples, batch_size, learning_rate, clip_norm, prior_lr_multiplier, prior_start)
             result = training.fit(learner, tasks, share, out, seed, progress=not quiet)
-    print_files(_write(result, tasks, out, seed))
+    if ranks.is_first:
+        print_files(_write(result, tasks, out, seed))
     if result.interrupted:
         print("stopped; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
