@@ -162,7 +162,7 @@ class _Candidate:
         """Give a model the state of this one."""
         for own, other in zip(_units(model), _units(self.model), strict=True):
             own.basis, own.offset = copy.deepcopy((other.basis, other.offset))
-        model.columns.x_names, model.columns.y_names = self.model.columns.x_names, self.model.columns.y_names
+        model.columns.take_record(self.model.columns.record())
         model.load_state_dict(self.model.state_dict())
         return self
 

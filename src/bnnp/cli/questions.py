@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bnnp._core.columns import Columns
 from bnnp._core.show import listed
 from bnnp.cli.messages import note_left_out, say
-from bnnp.cli.reading import Reading, checked_numbers
+from bnnp.cli.reading import Reading, checked_inputs, checked_outputs
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.categorical import Categorical
 from bnnp.models import MetaLearner
@@ -35,6 +36,8 @@ class Question:
     y: np.ndarray
     x_new: np.ndarray
     rows: np.ndarray
+    strange: np.ndarray
+    """Which rows have an empty cell or an unknown category, as none had in training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,25 +62,26 @@ class Questions:
             ValueError: If the tables do not fit the model, or no data set of one is in the other.
         """
         columns, both = model.columns, (reading.table(context), reading.table(targets))
-        both[0].check_columns([*columns.x_names, *columns.y_names])
-        both[1].check_columns(columns.x_names)
+        inputs = columns.tables_names
+        both[0].check_columns([*inputs, *columns.y_names])
+        both[1].check_columns(inputs)
         column = _task_column(model, *both, task)
         ids = [] if column is None else [column]
-        known = reading.complete(context, ids, [*columns.x_names, *columns.y_names])
-        wanted = reading.complete(targets, ids, columns.x_names)
+        known = reading.complete(context, ids, inputs, columns.y_names)
+        wanted = reading.complete(targets, ids, inputs)
         if len(wanted) == 0:
             raise ValueError(f"{targets}: got no rows, expected inputs to predict at")
-        _check_free(model.likelihood, columns.y_names, wanted)
-        x_new = checked_numbers(wanted, columns.x_names, columns, "x")
-        numbers = _known_numbers(model, known)
+        _check_free(model, wanted)
+        x_new, strange = checked_inputs(wanted, columns)
+        known_x, known_y = _known_numbers(model, known)
         asked = []
         of_known, of_wanted = (_ids(table, column) for table in (known, wanted))
         for name in dict.fromkeys(of_wanted):
             mine, rows = of_known == name, np.flatnonzero(of_wanted == name)
-            x, y = np.split(numbers[mine], [len(columns.x_names)], axis=1)
-            asked.append(Question(name, x, y, x_new[rows], rows))
-        frame = wanted.frame.reset_index(drop=True).assign(**dict(zip(columns.x_names, x_new.T, strict=True)))
-        found = Questions(model, frame, asked)
+            asked.append(Question(name, known_x[mine], known_y[mine], x_new[rows], rows, strange[rows]))
+        frame = wanted.frame.reset_index(drop=True)
+        numeric = [(name, at) for at, name in enumerate(columns.x_names) if name in inputs]
+        found = Questions(model, frame.assign(**{name: x_new[:, at] for name, at in numeric}), asked)
         found._report(column, len(known), context, targets, of_known)
         return found._with_known_points() if reading.skip_small else found
 
@@ -87,11 +91,14 @@ class Questions:
 
         parts = []
         for question, predictive in zip(self.asked, predictives, strict=True):
-            part = {**prediction_columns(predictive, self.model.columns.y_names), FROM_PRIOR: len(question.x) == 0}
+            part = {**prediction_columns(predictive), FROM_PRIOR: len(question.x) == 0}
             if self.model.columns.ranges is not None:
-                part[OUTSIDE] = self.model.columns.outside(question.x_new).numpy()
+                part[OUTSIDE] = self._outside(question)
             parts.append(pd.DataFrame(part, index=question.rows))
         return self.targets.join(pd.concat(parts), how="inner")
+
+    def _outside(self, question: Question) -> np.ndarray:
+        return self.model.columns.outside(question.x_new).numpy() | question.strange
 
     def _report(self, column: str | None, points: int, context: Path, targets: Path, names: np.ndarray) -> None:
         without = [question.name for question in self.asked if len(question.x) == 0]
@@ -108,14 +115,23 @@ class Questions:
                 f"points, {len(without)} without{prior}"
             )
         say(f"known points: {used} used, {points - used} not used")
+        self._report_strange()
         self._report_ranges()
+
+    def _report_strange(self) -> None:
+        count = sum(int(question.strange.sum()) for question in self.asked)
+        if count:
+            say(
+                f"warning: {count} of {len(self.targets)} targets have an empty cell or a category that training did "
+                "not have; the mean of training is taken for it"
+            )
 
     def _report_ranges(self) -> None:
         columns = self.model.columns
         if columns.ranges is None:
             say("note: the model's file does not say which range its training inputs had")
             return
-        outside = sum(int(columns.outside(question.x_new).sum()) for question in self.asked)
+        outside = sum(int(self._outside(question).sum()) for question in self.asked)
         if outside:
             say(
                 f"warning: {outside} of {len(self.targets)} targets are outside the range of the training inputs "
@@ -131,27 +147,28 @@ class Questions:
         return Questions(self.model, self.targets, kept)
 
 
-def prediction_columns(predictive: Predictive, y_names: list[str]) -> dict[str, np.ndarray]:
+def prediction_columns(predictive: Predictive) -> dict[str, np.ndarray]:
     """The numbers that a table has of a prediction, by column."""
-    names = prediction_names(predictive.likelihood, y_names, predictive.shape[1])
+    names = prediction_names(predictive.likelihood, predictive.columns)
     if isinstance(predictive.likelihood, Categorical):
         return dict(zip(names, predictive.mean.T, strict=True))
     numbers = np.stack([predictive.mean, predictive.std, *predictive.quantile(QUANTILES)])
     return dict(zip(names, np.moveaxis(numbers, -1, 0).reshape(len(names), -1), strict=True))
 
 
-def prediction_names(likelihood: Likelihood, y_names: list[str], classes: int) -> list[str]:
+def prediction_names(likelihood: Likelihood, columns: Columns) -> list[str]:
     """The names of the columns of `prediction_columns`."""
+    y_names = columns.y_names
     if isinstance(likelihood, Categorical):
-        return [f"{y_names[0]}_is_{c}" for c in range(classes)]
+        given = columns.encodings.classes if columns.encodings is not None else ()
+        return [f"{y_names[0]}_is_{label}" for label in given or range(likelihood.num_classes)]
     kinds = ("mean", "std", *(f"q{round(100 * level):02d}" for level in QUANTILES))
     return [f"{name}_{kind}" for name in y_names for kind in kinds]
 
 
-def _check_free(likelihood: Likelihood, y_names: list[str], wanted: Table) -> None:
+def _check_free(model: MetaLearner, wanted: Table) -> None:
     """Refuse targets that already have a column of the predictions' names."""
-    classes = likelihood.num_classes if isinstance(likelihood, Categorical) else 0
-    new = [*prediction_names(likelihood, y_names, classes), FROM_PRIOR, OUTSIDE]
+    new = [*prediction_names(model.likelihood, model.columns), FROM_PRIOR, OUTSIDE]
     taken = [name for name in new if name in wanted.frame.columns]
     if taken:
         raise ValueError(
@@ -160,12 +177,9 @@ def _check_free(likelihood: Likelihood, y_names: list[str], wanted: Table) -> No
         )
 
 
-def _known_numbers(model: MetaLearner, known: Table) -> np.ndarray:
-    columns = model.columns
-    x, y = checked_numbers(known, columns.x_names, columns, "x"), known.numbers(columns.y_names)
-    if model.likelihood.real_valued:
-        checked_numbers(known, columns.y_names, columns, "y")
-    return np.concatenate([x, y], axis=1)
+def _known_numbers(model: MetaLearner, known: Table) -> tuple[np.ndarray, np.ndarray]:
+    real_valued = model.likelihood.real_valued
+    return checked_inputs(known, model.columns)[0], checked_outputs(known, model.columns, real_valued=real_valued)
 
 
 def _ids(table: Table, column: str | None) -> np.ndarray:

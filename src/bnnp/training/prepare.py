@@ -81,6 +81,7 @@ def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
 def _take_columns(model: MetaLearner, tasks: Collection) -> None:
     columns, include_y = model.columns, model.likelihood.real_valued
     columns.x_names, columns.y_names, columns.task_name = list(tasks.x_names), list(tasks.y_names), tasks.task_name
+    columns.encodings = tasks.encodings
     if tasks.standardise and columns.is_identity():
         if tasks.columns is not None:
             columns.take(tasks.columns, include_y=include_y)
