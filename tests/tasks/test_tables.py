@@ -178,7 +178,7 @@ def test_a_model_keeps_how_columns_became_numbers(tmp_path):
     for one in (model, again):
         assert one.columns.inputs(new).tolist() == [[0, 1, 0, 8, 0], [0.4, 0.6, 1, 1.5, 1]]
         assert one.columns.outputs(["yes", "no"], real_valued=False).flatten().tolist() == [1, 0]
-        with pytest.raises(ValueError, match="column 'label': got 'maybe' at row 0.*expected one of no, yes"):
+        with pytest.raises(ValueError, match=r"column 'label': got 'maybe' at row 0.*expected one of no, yes"):
             one.columns.outputs(["maybe"], real_valued=False)
         like = from_table(odd_table().iloc[2:], task="subject", x=["site", "visit"], y="label", like=one)
         assert torch.equal(like[0].x, tasks[1].x)

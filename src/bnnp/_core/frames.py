@@ -35,7 +35,7 @@ def as_pandas(values: Any) -> pd.DataFrame:
         import narwhals as nw
     except ImportError as error:
         raise ImportError(
-            f"frames other than those of pandas need narwhals: pip install 'bnnp[tables]' ({error})"
+            f"a frame that is not of pandas needs narwhals ({error}): pip install 'bnnp[tables]'"
         ) from error
     try:
         return nw.from_native(values, eager_only=True).to_pandas()

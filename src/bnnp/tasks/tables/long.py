@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from bnnp._core.checks import check_choice, check_kind
 from bnnp._core.cells import as_numbers
+from bnnp._core.checks import check_choice, check_kind
 from bnnp._core.encodings import NUMBER, Encoding, Encodings, classes_of
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.tables.table import Table, read_table
@@ -119,8 +119,8 @@ def _complete(table: Table, ids: Sequence[str], x_names: Sequence[str], y_names:
     kept = table.complete([], y_names, "drop")
     if len(kept) < len(table):
         warnings.warn(
-            f"{table.where}{len(table) - len(kept)} of {len(table)} rows have no {' or '.join(y_names)}; these rows are "
-            "left out",
+            f"{table.where}{len(table) - len(kept)} of {len(table)} rows have no {' or '.join(y_names)}; these rows "
+            "are left out",
             stacklevel=3,
         )
     return kept

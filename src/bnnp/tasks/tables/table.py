@@ -140,7 +140,8 @@ def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None 
     """Read a table from a file, or take a data frame.
 
     Args:
-        table: A data frame of pandas, polars or Arrow, or the path of a file: text (.csv, .tsv, .txt), Excel (.xlsx) or Parquet (.parquet, .pq).
+        table: A data frame of pandas, polars or Arrow, or the path of a file: text (.csv, .tsv, .txt), Excel (.xlsx)
+            or Parquet (.parquet, .pq).
         delimiter: What separates the columns of a text file; found out if None.
         decimal: The decimal mark of numbers in a text file, "." or ","; found out if None.
 
