@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp import priors as priors
     from bnnp import tasks as tasks
     from bnnp import training as training
+    from bnnp.estimator import BNNPClassifier as BNNPClassifier
+    from bnnp.estimator import BNNPRegressor as BNNPRegressor
     from bnnp.evaluation import Oracle as Oracle
     from bnnp.evaluation import Scores as Scores
     from bnnp.evaluation import evaluate as evaluate
@@ -110,6 +112,9 @@ _PLACES = {
     "Oracle": "bnnp.evaluation",
     "Scores": "bnnp.evaluation",
     "plots": "bnnp.plots",
+    # tables and scikit-learn
+    "BNNPRegressor": "bnnp.estimator",
+    "BNNPClassifier": "bnnp.estimator",
 }
 
 __all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]
