@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp import training as training
     from bnnp.estimator import BNNPClassifier as BNNPClassifier
     from bnnp.estimator import BNNPRegressor as BNNPRegressor
+    from bnnp.estimator import ContextSplit as ContextSplit
+    from bnnp.estimator import fit_table as fit_table
     from bnnp.evaluation import Oracle as Oracle
     from bnnp.evaluation import Scores as Scores
     from bnnp.evaluation import evaluate as evaluate
@@ -115,6 +117,8 @@ _PLACES = {
     # tables and scikit-learn
     "BNNPRegressor": "bnnp.estimator",
     "BNNPClassifier": "bnnp.estimator",
+    "ContextSplit": "bnnp.estimator",
+    "fit_table": "bnnp.estimator",
 }
 
 __all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]

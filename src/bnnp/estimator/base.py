@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bnnp._core.frames import like
+from bnnp._core.frames import as_pandas, is_frame, like
 from bnnp.estimator import single
 from bnnp.estimator.reading import TASK, as_table
 from bnnp.inference import Effort, infer_many
@@ -31,7 +31,7 @@ from bnnp.training.prepare import start_prior
 
 ACTIVATION = "silu"
 FROM_PRIOR, OUTSIDE = "from_prior", "outside_training"
-STEPS = 300
+STEPS = 150
 """Steps of the inference of labels, where no inference networks were trained."""
 
 
@@ -127,7 +127,7 @@ class TableLearner(BaseEstimator):
         """Predict, as a frame of the same kind as `X`, with its columns and those of the prediction.
 
         Args:
-            X: Inputs with the column of tasks, as in `fit`.
+            X: Inputs with the column of tasks, as in `fit`; further columns of a frame are kept.
             quantiles: Levels of the quantiles of a new observation; classes have none.
 
         Returns:
@@ -137,9 +137,12 @@ class TableLearner(BaseEstimator):
         Raises:
             ValueError: If the data are not of the kind that `fit` had.
         """
-        table = self._asked(X)
+        check_is_fitted(self)
+        whole = as_pandas(X).reset_index(drop=True) if is_frame(X) else None
+        names = [] if whole is None else [name for name in getattr(self, "feature_names_in_", whole) if name in whole]
+        table = self._asked(X if whole is None else whole[names])
         answers = list(self._answers_of(table))
-        given = table.frame.drop(columns=[TASK]) if self.task is None else table.frame
+        given = table.frame.drop(columns=[TASK] if self.task is None else []) if whole is None else whole
         columns = {
             **self._columns(answers, quantiles),
             FROM_PRIOR: lambda one: np.full(len(one.rows), one.known == 0),
@@ -219,9 +222,7 @@ class TableLearner(BaseEstimator):
         if self.task is None and tasks.in_size == 1 and likelihood.real_valued:
             return single.fitted(self.prior, tasks, self.seed_), True
         sizes = (tasks.in_size, outputs, tuple(self.hidden))
-        model = BNNP(
-            *sizes, ACTIVATION, likelihood=likelihood, last_layer=last, dtype=torch.float64, seed=self.seed_
-        )
+        model = BNNP(*sizes, ACTIVATION, likelihood=likelihood, last_layer=last, dtype=torch.float64, seed=self.seed_)
         if self.minutes == 0:
             start_prior(model, tasks, "spread", self.seed_)
             return model, False

@@ -183,7 +183,8 @@ class BNNPClassifier(ClassifierMixin, TableLearner):
         Raises:
             ValueError: If the data are not of the kind that `fit` had.
         """
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(1)]
 
     def _fit(self, X: Any, y: Any) -> None:  # noqa: N803
         if y is None:
