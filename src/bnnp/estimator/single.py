@@ -19,7 +19,7 @@ from bnnp.tasks.task import Task
 
 WIDTHS = (0.2, 0.5, 1.0)
 """How much of the range of the prior's own inputs the data's inputs may take: the less, the smoother the function."""
-NOISES = (0.05, 0.2, 0.5)
+NOISES = (0.05, 0.1, 0.2, 0.3, 0.5)
 """Standard deviations of the noise that are tried, as shares of the outputs' own."""
 SAMPLES = 32
 
@@ -59,7 +59,11 @@ def _in_units(model: MetaLearner, tasks: Collection, width: float, noise: float)
     own.columns.take(units)
     own.columns.encodings, own.columns.task_name = tasks.encodings, tasks.task_name
     own.columns.ranges = tasks.ranges()
-    own.likelihood.set_noise(torch.tensor([noise], dtype=own.dtype))  # pyright: ignore[reportCallIssue]
+    assert isinstance(own.likelihood, Gaussian)
+    own.likelihood.max_noise = None
+    own.likelihood.set_noise(torch.tensor([noise], dtype=own.dtype))
+    if own.last_layer == "predicted":  # by an inference network that knows the noise of its training only
+        own.last_layer, own.layers = "likelihood", own.layers[:-1]
     return own
 
 
