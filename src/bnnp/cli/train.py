@@ -225,7 +225,12 @@ class _Model:
     max_noise: float | None
 
     def learner(self, tasks: TaskSource, seed: int) -> MetaLearner:
-        kind = _kind_of_likelihood(self.kind, self.likelihood)
+        labels = isinstance(tasks, Collection) and tasks.encodings is not None and bool(tasks.encodings.classes)
+        kind = "categorical" if labels and self.likelihood is None else _kind_of_likelihood(self.kind, self.likelihood)
+        if labels and kind not in ("categorical", "bernoulli"):
+            raise ValueError(
+                f"likelihood: got {kind!r}, expected categorical, since {tasks.y_names[0]!r} holds words; leave it out"
+            )
         likelihood, outputs = _likelihood(kind, self.noise, self.max_noise, tasks)
         sizes = numbers(self.hidden, int, "hidden")
         if self.kind == "bnnp":
@@ -356,7 +361,8 @@ def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSou
     if name == "bernoulli":
         return Bernoulli(), tasks.out_size
     if name == "categorical" and isinstance(tasks, Collection):
-        classes = 1 + int(max(float(task.y.max()) for task in tasks.tasks))
+        named = 0 if tasks.encodings is None else len(tasks.encodings.classes)
+        classes = named or 1 + int(max(float(task.y.max()) for task in tasks.tasks))
         return Categorical(classes), classes
     raise ValueError(
         f"likelihood: got {name!r}, expected gaussian, heteroscedastic, bernoulli, or categorical with a table of "
