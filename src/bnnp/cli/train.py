@@ -225,11 +225,11 @@ class _Model:
     max_noise: float | None
 
     def learner(self, tasks: TaskSource, seed: int) -> MetaLearner:
-        labels = isinstance(tasks, Collection) and tasks.encodings is not None and bool(tasks.encodings.classes)
+        labels = tasks.y_names[0] if isinstance(tasks, Collection) and tasks.has_labels else None
         kind = "categorical" if labels and self.likelihood is None else _kind_of_likelihood(self.kind, self.likelihood)
         if labels and kind not in ("categorical", "bernoulli"):
             raise ValueError(
-                f"likelihood: got {kind!r}, expected categorical, since {tasks.y_names[0]!r} holds words; leave it out"
+                f"likelihood: got {kind!r}, expected categorical, since {labels!r} holds words; leave it out"
             )
         likelihood, outputs = _likelihood(kind, self.noise, self.max_noise, tasks)
         sizes = numbers(self.hidden, int, "hidden")

@@ -146,6 +146,11 @@ class Collection(Shown, TaskSource):
         """Number of output columns."""
         return len(self.y_names)
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether the outputs are words, which became class labels."""
+        return self.encodings is not None and bool(self.encodings.classes)
+
     def draw(self, count: int, generator: torch.Generator) -> list[Task]:
         """Draw tasks at random, as `TaskSource.draw`. None is drawn twice before all are drawn once."""
         rounds = [torch.randperm(len(self.tasks), generator=generator) for _ in range(-(-count // len(self.tasks)))]
