@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 import bnnp
@@ -25,8 +26,9 @@ from bnnp.cli.options import (
     SkipUnknown,
     TaskColumn,
 )
-from bnnp.cli.questions import Questions
+from bnnp.cli.questions import Questions, prediction_numbers
 from bnnp.cli.reading import Reading
+from bnnp.cli.windows import Asked, Kept, in_windows
 from bnnp.cli.words import print_files, with_prior
 from bnnp.evaluation.scores import Posterior
 from bnnp.inference import METHODS, Effort, infer_many
@@ -43,6 +45,7 @@ TargetsOrContext = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that share the work.", rich_help_panel=INFERENCE)]
 MethodName = Annotated[str, typer.Option("--method", help=f"One of {', '.join(METHODS)}.", rich_help_panel=INFERENCE)]
 Samples = Annotated[int, typer.Option("--samples", help="Weight samples.", rich_help_panel=INFERENCE)]
 Steps = Annotated[
@@ -75,11 +78,16 @@ def predict(
     out: OutTable = Path("predictions.csv"),
     plot: Plot = None,
     seed: Seed = 0,
+    workers: Workers = 1,
+    quiet: Quiet = False,
 ) -> None:
     """Predict new points of one data set, or of several told apart by --task, in the units of the tables.
 
     Standard error says how many subjects have known points. The others are predicted from the prior, and the column
     from_prior says so. The column outside_training marks inputs outside the range of the training inputs.
+
+    The numbers of a subject do not depend on the others, nor on --workers. A command that was ended early goes on where
+    it was when it is given again.
 
     Example: bnnp predict model --context known.csv --targets wanted.csv --out predictions.csv
     """
@@ -87,9 +95,13 @@ def predict(
     loaded = bnnp.load(model)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     questions = Questions.read(loaded, context, targets, task, reading)
+    kept = Kept(out, loaded, Asked(samples, seed))
+    numbers = in_windows(loaded, questions.asked, kept, workers, progress=not quiet)
+    first = [] if plot is None else questions.asked[:PLOTTED]
     choices = {} if samples is None else {"num_samples": samples}
-    posteriors = [loaded.condition(q.x, q.y, seed=seed, **choices) for q in questions.asked]
-    _write_predictions(out, questions, posteriors, plot)
+    posteriors = [loaded.condition(q.x, q.y, seed=seed, **choices) for q in first]
+    _write_predictions(out, questions, numbers, posteriors, plot)
+    kept.remove()
 
 
 def infer(
@@ -130,7 +142,10 @@ def infer(
         seed=seed,
         progress=not quiet,
     )
-    _write_predictions(out, questions, posteriors, plot)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
+        predictives = [p.predict(q.x_new) for p, q in zip(posteriors, questions.asked, strict=True)]
+    _write_predictions(out, questions, [prediction_numbers(one) for one in predictives], posteriors, plot)
 
 
 def _check_files(out: Path, plot: Path | None, inputs: Sequence[Path | None]) -> None:
@@ -139,14 +154,21 @@ def _check_files(out: Path, plot: Path | None, inputs: Sequence[Path | None]) ->
         check_out(plot, plots.ENDINGS, [*inputs, out], "--plot")
 
 
-def _write_predictions(out: Path, questions: Questions, posteriors: Sequence[Posterior], plot: Path | None) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
-        table = questions.table([p.predict(q.x_new) for p, q in zip(posteriors, questions.asked, strict=True)])
-        files = [write_table(out, table)]
-        if plot is not None:
-            known = [Task.of(q.x, q.y, q.name) for q in questions.asked]
-            files.append(plots.save_figure(plots.subjects(posteriors, known, most=PLOTTED), plot))
-            if len(known) > PLOTTED:
-                say(f"note: {plot} shows the first {PLOTTED} of {len(known)} subjects")
+def _write_predictions(
+    out: Path,
+    questions: Questions,
+    numbers: Sequence[np.ndarray],
+    posteriors: Sequence[Posterior],
+    plot: Path | None,
+) -> None:
+    """Write the table, and a figure of the first posteriors where one is asked for."""
+    files = [write_table(out, questions.table(numbers))]
+    if plot is not None:
+        known = [Task.of(q.x, q.y, q.name) for q in questions.asked]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
+            figure = plots.subjects(posteriors, known[: len(posteriors)], most=PLOTTED)
+            files.append(plots.save_figure(figure, plot))
+        if len(known) > PLOTTED:
+            say(f"note: {plot} shows the first {PLOTTED} of {len(known)} subjects")
     print_files(files)
