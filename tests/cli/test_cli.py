@@ -54,7 +54,7 @@ def test_version_as_a_script_and_as_a_module(bnnp_command):
 
 def test_train_writes_model_history_and_figures(trained):
     names = {file.name for file in trained.parent.iterdir()}
-    assert {"model.bnnp", "history.json", "history.png", "prior.png"} <= names
+    assert {"model.bnnp", "history.json", "history.png", "prior.png", "report.html"} <= names
     assert json.loads((trained.parent / "history.json").read_text())["steps"][-1]["step"] == 30
     columns = bnnp.load(trained).columns
     assert (columns.x_names, columns.y_names) == (["hour"], ["level"])
@@ -243,9 +243,9 @@ BAD_TABLES = {
     "an empty file": ("", "empty"),
     "no rows": ("subject,hour,level\n", "no rows"),
     "a task with one point": ("subject,hour,level\na,1,2\na,2,3\nb,1,2\n", "'b'"),
-    "an empty cell": ("subject,hour,level\na,1,2\na,2,\na,3,4\n", "'level'"),
+    "empty cells": ("subject,hour,level\na,1,\na,2,\na,3,\n", "empty cell in every row"),
     "infinity": ("subject,hour,level\na,1,2\na,2,inf\na,3,4\n", "'level'"),
-    "a constant column": ("subject,hour,level\na,1,2\na,1,3\nb,1,5\nb,1,7\n", "hour"),
+    "a constant output": ("subject,hour,level\na,1,2\na,2,2\nb,1,2\nb,2,2\n", "level"),
     "text in a number column": ("subject,hour,level\na,1,2\na,noon,3\na,3,4\n", "noon"),
     "an unknown column": ("subject,time,level\na,1,2\na,2,3\n", "'hour'"),
 }

@@ -28,6 +28,7 @@ FIRST_WORDS = [
     "chains",
     "decimal",
     "delimiter",
+    "export",
     "hidden",
     "likelihood",
     "method",
@@ -56,6 +57,7 @@ PHRASES = {
     r"bnnp\.tasks\.read_table\(path, (delimiter|decimal)=('.*?')\)": r"--\1 \2",
     r"as in \(([^ ()]+), ([^ ()]+)\)": r"as in \1,\2",
     r"^share: ": "--learnability: ",
+    r"as in bnnp\.Gaussian\((\S+)\), or a larger min_pseudo_noise": r"as in bnnp train --noise \1",
 }
 """Cures of the library, and what they are called here."""
 

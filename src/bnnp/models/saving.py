@@ -10,6 +10,7 @@ import torch
 
 from bnnp import likelihoods
 from bnnp._core.bounded import AtMost
+from bnnp._core.files import as_path
 from bnnp._core.shapes import Tensor
 from bnnp._core.tensor_files import read_tensors
 from bnnp.inference_nets import choices
@@ -55,7 +56,7 @@ def load(path: str | Path) -> Any:
         >>> type(bnnp.load("zoo:sawtooth")).__name__
         'BNNP'
     """
-    tensors, header = read_tensors(_resolve(str(path)), "model")
+    tensors, header = read_tensors(_resolve(str(as_path(path))), "model")
     return rebuild(tensors, header, str(path))
 
 

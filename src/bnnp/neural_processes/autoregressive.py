@@ -88,7 +88,7 @@ class AutoregressivePosterior(Posterior):
     def _at_once(self, points: int) -> int:
         """Number of contexts in a batch that keeps memory bounded."""
         tokens = len(self.task) + points
-        return max(1, NUMBERS_AT_ONCE // (max(1, tokens) * self.model.numbers_a_point(tokens)))
+        return max(1, NUMBERS_AT_ONCE // (max(1, tokens) * self.model.numbers_per_point(tokens)))
 
 
 @torch.no_grad()

@@ -44,7 +44,7 @@ class NeuralProcess(MetaLearner):
                 "HeteroscedasticGaussian(), whose noise the network predicts"
             )
         super().__init__(in_size, out_size, likelihood)
-        self.numbers = self.likelihood.numbers_an_output * out_size
+        self.numbers = self.likelihood.outputs_per_target * out_size
 
     @property
     def weight_prior(self) -> None:
@@ -60,7 +60,7 @@ class NeuralProcess(MetaLearner):
         """Outputs at inputs in the model's units, given the latent variable from `infer`."""
 
     @abc.abstractmethod
-    def numbers_a_point(self, context: int) -> int:
+    def numbers_per_point(self, context: int) -> int:
         """Numbers in memory for one sample at one input, given a context of `context` points."""
 
     @abc.abstractmethod

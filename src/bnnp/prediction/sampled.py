@@ -40,6 +40,7 @@ class SampledPredictive(Predictive):
         likelihood: The likelihood of an observation.
         columns: Names, shifts and scales of the user's columns.
         drawn: The whole functions as they were drawn, where points of a sample are not independent given the outputs.
+        inputs: The inputs of the predictions, in the user's units; None where they are not known.
 
     Example:
         >>> pred = post.predict_by_samples(x_new)
@@ -53,6 +54,7 @@ class SampledPredictive(Predictive):
     likelihood: Likelihood
     columns: Columns
     drawn: Drawn | None = None
+    inputs: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

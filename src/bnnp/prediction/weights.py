@@ -75,7 +75,8 @@ class WeightSamples(Shown, abc.ABC):
         """
         inputs = self.prepared_inputs(x)
         outputs = network_outputs(self.network, self.weights, inputs)
-        return SampledPredictive(outputs, at_points(self.likelihood, inputs), self.columns)
+        predictive = SampledPredictive(outputs, at_points(self.likelihood, inputs), self.columns)
+        return predictive.at(self.columns.inputs(x))
 
     def prepared_inputs(self, x: ArrayLike | Tensor) -> Float[Tensor, "points x"]:
         """A user's inputs in the model's units and precision, with a warning where they are far from the training's."""

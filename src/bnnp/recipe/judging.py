@@ -53,7 +53,7 @@ def without_contexts(divided: Sequence[Split]) -> list[Split]:
     return [Split(split.context.take(torch.arange(0)), split.target) for split in divided]
 
 
-def judged(model: MetaLearner, left_out: Sequence[Split]) -> Scores:
+def scores_of(model: MetaLearner, left_out: Sequence[Split]) -> Scores:
     """Scores of left-out tasks, some of whose inputs may lie outside the range of the others."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
