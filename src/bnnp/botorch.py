@@ -180,6 +180,11 @@ def _check(model: Any, x: Tensor, y: Tensor) -> None:
         raise ValueError(
             f"model: got a {type(model).__name__}, expected a bnnp.BNNP or AttBNNP with a Gaussian likelihood"
         )
+    if model.columns.positive:
+        raise ValueError(
+            "model: got one of positive outputs, whose noise is not added to functions; expected one that was trained "
+            "without positive=True, on logarithms of the outputs if you like"
+        )
     if x.ndim != 2 or y.ndim != 2:
         raise ValueError(
             f"train_X and train_Y: got shapes {tuple(x.shape)} and {tuple(y.shape)}, expected (n, d) and (n, m); a "

@@ -176,3 +176,15 @@ def test_a_constant_input_is_ignored():
     noise = bnnp.starts.Empirical().set(model.prior, examples, torch.Generator().manual_seed(0))
     assert noise is not None
     assert float(noise.noise) < float(y.std())
+
+
+def test_a_noise_that_grows_along_the_input_is_found_in_the_units_of_the_model():
+    """Thirty tasks of 8 points: the noise at the ends is known to about 15 %, its ratio over the range is 20."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(100, 104, (30, 8, 1))
+    y = rng.normal(size=(30, 1, 1)) + np.sin(x) + 0.1 * np.exp(0.75 * (x - 102)) * rng.normal(size=x.shape)
+    model = bnnp.BNNP(1, 1, hidden=(8,), activation="silu", last_layer="likelihood", dtype=torch.float64)
+    bnnp.start_prior(model, bnnp.tasks.from_arrays(list(zip(x, 7 * y, strict=True))), "empirical")
+    at = model.columns.standardise_x(torch.tensor([[100.2], [102.0], [103.8]]).double())
+    found = (model.noise_at(at) * model.columns.y_scale)[:, 0].detach()
+    np.testing.assert_allclose(found, 0.7 * np.exp(0.75 * np.array([-1.8, 0.0, 1.8])), rtol=0.4)

@@ -51,7 +51,7 @@ def _in_units(model: MetaLearner, tasks: Collection, width: float, noise: float)
     own, task = copy.deepcopy(model), tasks[0]
     ranges = model.columns.ranges or Ranges(((-2.0, 2.0),), ((-2.0, 2.0),))
     (low, high), ends = ranges.x[0], (task.x.min(), task.x.max())
-    units = Columns.of(task.x, task.y, tasks.x_names, tasks.y_names)
+    units = Columns.of(task.x, task.y, tasks.x_names, tasks.y_names, positive=tasks.positive)
     scale = (ends[1] - ends[0]) / (width * (high - low))
     units.x_scale.copy_(scale if scale > 0 else units.x_scale)
     units.x_shift.copy_((ends[0] + ends[1]) / 2 - units.x_scale * (low + high) / 2)

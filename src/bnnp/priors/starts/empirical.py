@@ -1,7 +1,9 @@
 """The start that is fitted to the tasks in closed form: empirical Bayes on features that are spread over the inputs."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 
@@ -171,6 +173,7 @@ class _Fitted:
     """Features, and the mixed model on them without freedom.
 
     Attributes:
+        shape: The shape of the features.
         hidden: Weights of the hidden layers.
         directions: Directions in the space of the last layer's weights that the model is given in.
         tasks: The points of every task, with features in these directions.
@@ -178,6 +181,7 @@ class _Fitted:
         value: Its log-evidence plus the log-density of its parameters.
     """
 
+    shape: Shape
     hidden: list[Float[Tensor, "_d _out"]]
     directions: Float[Tensor, "d kept"]
     tasks: list[TaskPoints]
@@ -228,8 +232,8 @@ class _Search:
     ) -> tuple[_Fitted, Float[Tensor, "terms 4"], Float[Tensor, "terms out"]] | None:
         """Features and model with a noise that varies with the inputs, its bends and their coefficients.
 
-        None if one noise is as good. Features are chosen anew, because they may have followed the noise where it is
-        large.
+        None if one noise is as good. How rough the features are is chosen anew, because they may have followed the
+        noise where it is large.
         """
         x, held, found = torch.cat(self.seen.x), self.seen.held, []
         for inputs in {tuple(self.seen.within), tuple(range(x.shape[1]))}:
@@ -240,27 +244,26 @@ class _Search:
         if not found:
             return None
         varied, table, bends = max(found, key=lambda choice: choice[0].gain)
-        again = replace(self, seen=replace(self.seen, log_noise=varied.log_noise(bends))).best()
+        noisy = replace(self, seen=replace(self.seen, log_noise=varied.log_noise(bends)))
+        again = noisy.fitted(_with_best_roughness(one.shape, noisy._values()))
         varied = fit_noise(again.tasks, bends, again.model, held)
         return replace(again, tasks=varied.on(again.tasks, bends), model=varied.model), table, varied.coefficients
 
     def _best_shape(self, inputs: list[int]) -> Shape:
         """The shape of highest evidence, found by changing one of its numbers at a time; other inputs do not matter."""
-        few, found, count = replace(self, seen=self.seen.first(SEARCH_POINTS)), {}, self.seen.x[0].shape[1]
-
-        def value(shape: Shape) -> float:
-            if shape not in found:
-                found[shape] = few.fitted(shape).value
-            return found[shape]
-
+        value, count = self._values(), self.seen.x[0].shape[1]
         shape = Shape(SLOPES[0], DENSITIES[0], tuple(float(j in inputs) for j in range(count)))
         for _ in range(SWEEPS):
-            shape = max((replace(shape, slope=slope) for slope in SLOPES), key=value)
-            shape = max((replace(shape, density=density) for density in DENSITIES), key=value)
+            shape = _with_best_roughness(shape, value)
             if count > 1 and self.network.num_layers > 2:
                 for column in inputs:
                     shape = max(_with_relevance(shape, column), key=value)
         return shape
+
+    def _values(self) -> Callable[[Shape], float]:
+        """The evidence of shapes by the first tasks; each is computed once."""
+        few = replace(self, seen=self.seen.first(SEARCH_POINTS))
+        return cache(lambda shape: few.fitted(shape).value)
 
     def fitted(self, shape: Shape) -> _Fitted:
         """The features of a shape, and the mixed model on them, fitted to the first tasks."""
@@ -275,7 +278,13 @@ class _Search:
         tasks = [TaskPoints(*points) for points in zip(features, self.seen.y, noise, strict=True)]
         sums = Sums.of(tasks[: len(self.seen.first(SEARCH_POINTS).x)])
         model, value = fit_mixed(sums, MixedModel.first(values[kept], len(self.seen.y_scale)), held=self.seen.held)
-        return _Fitted(hidden, vectors[:, kept], tasks, model, value)
+        return _Fitted(shape, hidden, vectors[:, kept], tasks, model, value)
+
+
+def _with_best_roughness(shape: Shape, value: Callable[[Shape], float]) -> Shape:
+    """The shape with the slope and then the density of highest value."""
+    shape = max((replace(shape, slope=slope) for slope in SLOPES), key=value)
+    return max((replace(shape, density=density) for density in DENSITIES), key=value)
 
 
 def _with_relevance(shape: Shape, column: int) -> list[Shape]:
