@@ -6,6 +6,7 @@ import bnnp
 from bnnp.evaluation.scores import evaluate
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.recipe.judging import DIVISIONS, divided, without_contexts
+from bnnp.recipe.learning import Judged
 from bnnp.recipe.summary import summary
 from bnnp.tasks.split import context_size
 
@@ -20,9 +21,10 @@ def test_data_noise_and_scores_are_told():
     tasks = waves(24)
     model = bnnp.BNNP(1, 1, hidden=(4,), seed=0)
     bnnp.start_prior(model, tasks, "spread")
-    _, left_out = divided(tasks, context_size((0.1, 0.5)), 0)
+    known, left_out = divided(tasks, context_size((0.1, 0.5)), 0)
     scores, population = evaluate(model, left_out), evaluate(model, without_contexts(left_out))
-    learned = bnnp.Learned(model, bnnp.History(), [], scores, population)
+    judged = Judged(model, known, left_out, population)
+    learned = bnnp.Learned(model, bnnp.History(), [], scores, judged=judged)
     data, noise, density, calibration = summary(learned, tasks)
     assert data == f"Data: 24 data sets, {sum(len(task) for task in tasks.tasks)} points, 5 to 7 per data set."
     value = float(noise.removesuffix(".").split()[-1])

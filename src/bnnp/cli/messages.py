@@ -51,6 +51,7 @@ FIRST_WORDS = [
 """Arguments that are flags of the same name, where a message begins with them."""
 PHRASES = {
     r"missing='drop'": "--drop-missing",
+    r"positive=True": "--positive",
     r"from_table\(\.\.\., small='drop'\)": "--skip-small",
     r"bnnp\.tasks\.read_table\(path, (delimiter|decimal)=\.\.\.\)": r"--\1",
     r"bnnp\.tasks\.read_table\(path, (delimiter|decimal)=('.*?')\)": r"--\1 \2",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,12 @@ from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.categorical import Categorical
 from bnnp.models import MetaLearner
 from bnnp.prediction.base import Predictive
+from bnnp.prediction.frames import prediction_columns, prediction_names
 from bnnp.tasks.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-QUANTILES = (0.05, 0.5, 0.95)
 FROM_PRIOR, OUTSIDE = "from_prior", "outside_training"
 """Columns that say of every row whether its data set had no known points, and whether it is far from the training's."""
 
@@ -70,28 +71,34 @@ class Questions:
         _check_free(model.likelihood, columns.y_names, wanted)
         x_new = checked_numbers(wanted, columns.x_names, columns, "x")
         numbers = _known_numbers(model, known)
-        asked = []
         of_known, of_wanted = (_ids(table, column) for table in (known, wanted))
-        for name in dict.fromkeys(of_wanted):
-            mine, rows = of_known == name, np.flatnonzero(of_wanted == name)
-            x, y = np.split(numbers[mine], [len(columns.x_names)], axis=1)
-            asked.append(Question(name, x, y, x_new[rows], rows))
+        names, rows = _places(of_wanted)
+        mine = _places(of_known, names)[1]
+        asked = []
+        for name, here, there in zip(names, mine, rows, strict=True):
+            x, y = np.split(numbers[here], [len(columns.x_names)], axis=1)
+            asked.append(Question(name, x, y, x_new[there], there))
         frame = wanted.frame.reset_index(drop=True).assign(**dict(zip(columns.x_names, x_new.T, strict=True)))
         found = Questions(model, frame, asked)
         found._report(column, len(known), context, targets, of_known)
         return found._with_known_points() if reading.skip_small else found
 
-    def table(self, predictives: Sequence[Predictive]) -> pd.DataFrame:
-        """The targets with their predictions, row by row."""
+    def table(self, numbers: Sequence[np.ndarray]) -> pd.DataFrame:
+        """The targets with their predictions, row by row.
+
+        Args:
+            numbers: The numbers of every question, as `prediction_numbers` gives them.
+        """
         import pandas as pd
 
-        parts = []
-        for question, predictive in zip(self.asked, predictives, strict=True):
-            part = {**prediction_columns(predictive, self.model.columns.y_names), FROM_PRIOR: len(question.x) == 0}
-            if self.model.columns.ranges is not None:
-                part[OUTSIDE] = self.model.columns.outside(question.x_new).numpy()
-            parts.append(pd.DataFrame(part, index=question.rows))
-        return self.targets.join(pd.concat(parts), how="inner")
+        columns, likelihood = self.model.columns, self.model.likelihood
+        rows = np.concatenate([question.rows for question in self.asked])
+        values = np.concatenate(numbers)
+        part = pd.DataFrame(values, index=rows, columns=prediction_names(likelihood, columns.y_names, values.shape[1]))
+        part[FROM_PRIOR] = np.concatenate([np.full(len(q.rows), len(q.x) == 0) for q in self.asked])
+        if columns.ranges is not None:
+            part[OUTSIDE] = columns.outside(np.concatenate([q.x_new for q in self.asked])).numpy()
+        return self.targets.join(part, how="inner")
 
     def _report(self, column: str | None, points: int, context: Path, targets: Path, names: np.ndarray) -> None:
         without = [question.name for question in self.asked if len(question.x) == 0]
@@ -115,7 +122,7 @@ class Questions:
         if columns.ranges is None:
             say("note: the model's file does not say which range its training inputs had")
             return
-        outside = sum(int(columns.outside(question.x_new).sum()) for question in self.asked)
+        outside = int(columns.outside(self.targets[columns.x_names].to_numpy()).sum())
         if outside:
             say(
                 f"warning: {outside} of {len(self.targets)} targets are outside the range of the training inputs "
@@ -131,21 +138,9 @@ class Questions:
         return Questions(self.model, self.targets, kept)
 
 
-def prediction_columns(predictive: Predictive, y_names: list[str]) -> dict[str, np.ndarray]:
-    """The numbers that a table has of a prediction, by column."""
-    names = prediction_names(predictive.likelihood, y_names, predictive.shape[1])
-    if isinstance(predictive.likelihood, Categorical):
-        return dict(zip(names, predictive.mean.T, strict=True))
-    numbers = np.stack([predictive.mean, predictive.std, *predictive.quantile(QUANTILES)])
-    return dict(zip(names, np.moveaxis(numbers, -1, 0).reshape(len(names), -1), strict=True))
-
-
-def prediction_names(likelihood: Likelihood, y_names: list[str], classes: int) -> list[str]:
-    """The names of the columns of `prediction_columns`."""
-    if isinstance(likelihood, Categorical):
-        return [f"{y_names[0]}_is_{c}" for c in range(classes)]
-    kinds = ("mean", "std", *(f"q{round(100 * level):02d}" for level in QUANTILES))
-    return [f"{name}_{kind}" for name in y_names for kind in kinds]
+def prediction_numbers(predictive: Predictive) -> np.ndarray:
+    """The numbers (points, columns) that a table has of a prediction; `prediction_names` has the columns."""
+    return np.stack(list(prediction_columns(predictive, predictive.columns.y_names).values()), axis=1)
 
 
 def _check_free(likelihood: Likelihood, y_names: list[str], wanted: Table) -> None:
@@ -170,6 +165,17 @@ def _known_numbers(model: MetaLearner, known: Table) -> np.ndarray:
 
 def _ids(table: Table, column: str | None) -> np.ndarray:
     return np.full(len(table), "", dtype=object) if column is None else table.names(column)
+
+
+def _places(ids: np.ndarray, names: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The names in the order in which they first appear, or those that are given, and the places of each."""
+    import pandas as pd
+
+    names = np.asarray(pd.unique(ids)) if names is None else names
+    codes = pd.Index(names).get_indexer(pd.Index(ids))
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    return names, [order[start:stop] for start, stop in itertools.pairwise(ends)]
 
 
 def _task_column(model: MetaLearner, known: Table, wanted: Table, task: str | None) -> str | None:

@@ -1,6 +1,7 @@
 """`bnnp train`: learn a prior from related data sets."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 import bnnp
 from bnnp import plots
 from bnnp.cli.given import refuse
+from bnnp.cli.group import process_group
 from bnnp.cli.options import (
     DATA,
     MODEL,
@@ -21,12 +23,14 @@ from bnnp.cli.options import (
     Delimiter,
     DropMissing,
     Out,
+    Positive,
     Quiet,
     Seed,
     SkipSmall,
     Source,
     TaskColumn,
 )
+from bnnp.cli.positive import offer_positive
 from bnnp.cli.reading import READING, Reading
 from bnnp.cli.signals import INTERRUPTED
 from bnnp.cli.words import folder_for_results, numbers, pair, print_files
@@ -40,6 +44,7 @@ from bnnp.models.bnnp import BNNP
 from bnnp.neural_processes import PEERS
 from bnnp.recipe import Learned
 from bnnp.recipe.summary import summary
+from bnnp.report import write_report
 from bnnp.tasks.datasets.registry import SOURCES, source_named
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.training import FitResult
@@ -128,6 +133,8 @@ ACTIVATIONS = ("silu", "relu")
 """What is tried if none is chosen: units for smooth functions, and for functions with kinks."""
 PEER_STEPS = 2000
 """Steps of a neural process, if none are given."""
+REAL = ("gaussian", "heteroscedastic")
+"""Likelihoods of outputs that are real numbers."""
 ONLY_WITH_STEPS = ("samples", "batch_size", "learning_rate", "clip_norm", "prior_lr_multiplier", "prior_start")
 
 
@@ -142,6 +149,7 @@ def train(
     skip_small: SkipSmall = False,
     delimiter: Delimiter = None,
     decimal: Decimal = None,
+    positive: Positive = False,
     context_share: ContextShare = "0.1,0.5",
     model: Kind = "bnnp",
     hidden: Hidden = "64,64",
@@ -165,17 +173,22 @@ def train(
 ) -> None:
     """Learn a prior from related data sets. A stopped run continues when the same command is given again.
 
+    With --steps, several processes can share the work: torchrun --nproc-per-node 2 -m bnnp train ...
+
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """
     _check_options(context, source, model, likelihood, steps)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
-    tasks = _training_tasks(table, source, task, x, y, reading)
+    tasks = _training_tasks(table, source, task, x, y, reading, positive)
+    if _kind_of_likelihood(model, likelihood) in REAL:
+        offer_positive(tasks)
     chosen = _Model(
         model, hidden, activation or ACTIVATIONS[0], prior, _share(learnability), likelihood, noise, max_noise
     )
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
-    with folder_for_results(out):
-        if steps is None and isinstance(learner, BNNP):
+    decides = steps is None and isinstance(learner, BNNP)
+    with process_group(decided=not decides) as ranks, folder_for_results(out) if ranks.is_first else nullcontext():
+        if decides:
             others = [] if activation else [replace(chosen, activation=ACTIVATIONS[1]).learner(tasks, seed)]
             result = bnnp.learn(
                 [learner, *others],
@@ -191,7 +204,8 @@ def train(
             count = PEER_STEPS if steps is None else steps
             training = _Training(count, samples, batch_size, learning_rate, clip_norm, prior_lr_multiplier, prior_start)
             result = training.fit(learner, tasks, share, out, seed, progress=not quiet)
-    print_files(_write(result, tasks, out, seed))
+    if ranks.is_first:
+        print_files(_write(result, tasks, out, seed))
     if result.interrupted:
         print("stopped; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
@@ -281,7 +295,7 @@ def _check_options(
 ) -> None:
     """Refuse options that have no effect beside others."""
     if source is not None:
-        refuse(context, ("task", "x", "y", *READING), "--source", "no table is read")
+        refuse(context, ("task", "x", "y", "positive", *READING), "--source", "no table is read")
     if steps is None and model == "bnnp":
         refuse(context, ONLY_WITH_STEPS, "training that decides by itself how much to train", "add --steps to choose")
     if steps is not None:
@@ -290,6 +304,8 @@ def _check_options(
         reason = "a neural process has no prior over weights"
         refuse(context, ("prior", "prior_start", "learnability", "prior_lr_multiplier"), f"--model {model}", reason)
     kind = _kind_of_likelihood(model, likelihood)
+    if kind not in REAL:
+        refuse(context, ("positive",), f"--likelihood {kind}", "its outputs have no logarithm")
     if kind != "gaussian":
         refuse(context, ("noise", "max_noise"), f"--likelihood {kind}", "it has no noise of its own")
 
@@ -317,6 +333,7 @@ def _training_tasks(
     x: list[str] | None,
     y: list[str] | None,
     reading: Reading,
+    positive: bool,
 ) -> TaskSource:
     if (table is None) == (source is None):
         raise ValueError(
@@ -327,7 +344,7 @@ def _training_tasks(
     assert table is not None
     if task is None or not x or not y:
         raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
-    return reading.tasks(table, task=task, x=x, y=y)
+    return reading.tasks(table, task=task, x=x, y=y, positive=positive)
 
 
 def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:
@@ -354,11 +371,12 @@ def _write(result: FitResult | Learned, tasks: TaskSource, out: Path, seed: int)
         files.append(plots.save_figure(plots.history(result.history), out / "history.png"))
     if tasks.in_size == 1 and isinstance(result.model, BNNP):
         files.append(_prior_figure(result.model, tasks, out / "prior.png", seed))
-    return files
+    return [*files, write_report(out / "report.html", result, tasks, seed=seed)]
 
 
 def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path:
-    x = torch.cat([task.x for task in tasks.draw(20, torch.Generator().manual_seed(seed))])
+    data = tasks.draw(20, torch.Generator().manual_seed(seed))
+    x, columns = torch.cat([task.x for task in data]), model.columns
     grid = np.linspace(float(x.min()), float(x.max()), 300)
-    labels = (model.columns.x_names[0], model.columns.y_names[0])
-    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels), path)
+    labels = (columns.x_names[0], *columns.y_names[: model.likelihood.y_size(len(columns.y_names))])
+    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels, data=data), path)

@@ -140,7 +140,7 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
         if model.weight_prior is not None:
             model.weight_prior.set_learnability(header["prior_learnability"])
         model.columns.take_record(header["columns"])
-        _load_bases(model, tensors)
+        _make_room(model, tensors)
         _check_fits(model, tensors)
         bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
         if bad:
@@ -151,8 +151,10 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
     return model
 
 
-def _load_bases(model: MetaLearner, tensors: Mapping[str, Tensor]) -> None:
-    """Make room for the bases of units, which only some priors have."""
+def _make_room(model: MetaLearner, tensors: Mapping[str, Tensor]) -> None:
+    """Make room for the bases of units, which only some priors have, and for a noise that varies."""
+    if isinstance(model.likelihood, likelihoods.Gaussian):
+        model.likelihood.make_room(tensors, "likelihood.")
     for name, module in model.named_modules():
         if isinstance(module, GaussianUnits):
             own = f"{name}."

@@ -79,7 +79,8 @@ class AutoregressivePosterior(Posterior):
 
         size = self._at_once(len(x))
         terms = in_parallel(conditionals, range(0, len(x), size))
-        return float(sum(term.sum() for term in terms) - len(x) * model.columns.y_scale.double().log().sum())
+        slope = model.columns.log_slope(y).sum() if model.likelihood.real_valued else 0.0
+        return float(sum(term.sum() for term in terms) + slope)
 
     def _context(self) -> TaskBatch:
         return self.model.prepared(self.task)

@@ -62,6 +62,7 @@ class MixturePredictive(Predictive):
         components: The Gaussians over whole functions, for samples and joint densities.
         likelihood: The likelihood of an observation.
         columns: Names, shifts and scales of the user's columns.
+        inputs: The inputs of the predictions, in the user's units; None where they are not known.
 
     Example:
         >>> pred = post.predict(x_new)
@@ -79,6 +80,7 @@ class MixturePredictive(Predictive):
     components: Components
     likelihood: Likelihood
     columns: Columns
+    inputs: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -90,14 +92,20 @@ class MixturePredictive(Predictive):
 
     @property
     def mean(self) -> np.ndarray:
+        if self.columns.positive:
+            return self._of_positive(self.means, self.variances + self.noise.square())[0]
         return self._in_user_units(self.means.mean(0))
 
     @property
     def std(self) -> np.ndarray:
+        if self.columns.positive:
+            return self._of_positive(self.means, self.variances + self.noise.square())[1]
         return self._scaled((self._function_variance() + self.noise.square()).sqrt())
 
     @property
     def function_std(self) -> np.ndarray:
+        if self.columns.positive:
+            return self._of_positive(self.means, self.variances)[1]
         return self._scaled(self._function_variance().sqrt())
 
     def _function_variance(self) -> Tensor:
@@ -138,19 +146,20 @@ class MixturePredictive(Predictive):
         return self._in_user_units(values)
 
     def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
-        return self.components.log_density(self.observed(y), self.noise, together=False) - self._log_scale()
+        values = self.observed(y)
+        return self.components.log_density(values, self.noise, together=False) + self.columns.log_slope(values)
 
     def joint_log_prob(self, y: ArrayLike | Tensor) -> float:
         """Log predictive density of all observed points together: an average over samples of the hidden layers."""
         values = self.observed(y)
         terms = self.components.log_density(values, self.noise, together=True)[:, 0]
-        return float(torch.logsumexp(terms, 0) - np.log(len(terms)) - len(values) * self._log_scale())
+        return float(torch.logsumexp(terms, 0) - np.log(len(terms)) + self.columns.log_slope(values).sum())
 
     def with_noise(self, noise: float) -> "MixturePredictive":
         """The same predictions under another observation noise.
 
         Args:
-            noise: Standard deviation of the noise, in the user's units.
+            noise: Standard deviation of the noise, in the user's units; of the logarithm, for positive outputs.
 
         Raises:
             ValueError: If `noise` is not a positive number.
@@ -159,8 +168,12 @@ class MixturePredictive(Predictive):
         return replace(self, noise=(noise / self.columns.y_scale.to(self.noise)).expand(self.noise.shape))
 
     def standard_components(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and standard deviations of an observation under every component, in the user's units."""
-        return self._in_user_units(self.means), self._scaled(self._spreads(noise=True))
+        """Means and standard deviations of an observation under every component, in the user's units.
+
+        For positive outputs they are those of its logarithm.
+        """
+        means = self.means.double() * self.columns.y_scale + self.columns.y_shift
+        return as_numpy(means), self._scaled(self._spreads(noise=True))
 
     def _spreads(self, *, noise: bool) -> Float[Tensor, "samples points out"]:
         return (self.variances + self.noise.square() if noise else self.variances).sqrt()

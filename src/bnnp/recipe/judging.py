@@ -38,7 +38,7 @@ def divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSource
         ]
     )
     rest = tuple(task for index, task in enumerate(tasks.tasks) if index not in chosen)
-    columns = tasks.columns or Columns.of(*stacked(tasks.tasks), tasks.x_names, tasks.y_names)
+    columns = tasks.columns or Columns.of(*stacked(tasks.tasks), tasks.x_names, tasks.y_names, positive=tasks.positive)
     return replace(tasks, tasks=rest, columns=columns), _divisions(
         [tasks[index] for index in sorted(chosen)], size, generator
     )
@@ -53,7 +53,7 @@ def without_contexts(divided: Sequence[Split]) -> list[Split]:
     return [Split(split.context.take(torch.arange(0)), split.target) for split in divided]
 
 
-def judged(model: MetaLearner, left_out: Sequence[Split]) -> Scores:
+def scores_of(model: MetaLearner, left_out: Sequence[Split]) -> Scores:
     """Scores of left-out tasks, some of whose inputs may lie outside the range of the others."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)

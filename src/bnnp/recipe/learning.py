@@ -9,14 +9,33 @@ from typing import Generic
 from bnnp._core.random import Seed, as_integer
 from bnnp._core.show import Shown
 from bnnp.evaluation.scores import Scores
-from bnnp.recipe.judging import divided, judged, without_contexts
+from bnnp.models.base import MetaLearner
+from bnnp.recipe.judging import DIVISIONS, divided, scores_of, without_contexts
 from bnnp.recipe.rounds import Rounds
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize, context_size
+from bnnp.tasks.task import Split
 from bnnp.training.fit import Trained
 from bnnp.training.history import History
 from bnnp.training.prepare import start_prior
 from bnnp.training.run import TrainingDiverged
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What training was judged by.
+
+    Attributes:
+        model: The model as it was then: it has not seen the left-out tasks.
+        tasks: The tasks that it has learned from.
+        left_out: The left-out tasks, each divided into known and unknown points once.
+        population: Scores of the left-out tasks if none of their points is known, where they were computed.
+    """
+
+    model: MetaLearner
+    tasks: TaskSource
+    left_out: list[Split]
+    population: Scores | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,8 +47,8 @@ class Learned(Shown, Generic[Trained]):
         history: The records of all training steps.
         decisions: What was decided and why, one sentence each.
         scores: Scores of the left-out tasks, by a model that has not seen them; None if there were none.
-        population: Scores of the same points by the same model, if no point of the task is known; None likewise.
         interrupted: Whether Ctrl-C stopped the training.
+        judged: What training was judged by; None if no tasks were left out.
 
     Example:
         >>> model = bnnp.BNNP(in_size=1, out_size=1, hidden=(8, 8), last_layer="likelihood")
@@ -42,8 +61,8 @@ class Learned(Shown, Generic[Trained]):
     history: History
     decisions: list[str] = field(default_factory=list)
     scores: Scores | None = None
-    population: Scores | None = None
     interrupted: bool = False
+    judged: Judged | None = None
 
     def _described(self) -> dict[str, object]:
         return {"model": type(self.model).__name__, "decisions": len(self.decisions), "interrupted": self.interrupted}
@@ -101,16 +120,17 @@ def learn(
     rounds = Rounds(size, None if folder is None else Path(folder), progress, number, until)
     best = rounds.best(models, known, left_out)
     chosen, told = models[best.number], best.decisions(left_out)
-    scores, population = best.scores, judged(best.model, without_contexts(left_out))
+    population = scores_of(best.model, without_contexts(left_out))
+    scores, judged = best.scores, Judged(best.model, known, left_out[::DIVISIONS], population)
     if best.interrupted or not isinstance(tasks, Collection):
-        return Learned(chosen, best.take(chosen).history, told, scores, population, best.interrupted)
+        return Learned(chosen, best.take(chosen).history, told, scores, best.interrupted, judged)
     try:
         final = rounds.repeated(chosen, tasks, best)
     except TrainingDiverged as error:
         told.append(f"The model is the one that has learned from part of the data sets: with all of them, {error}")
-        return Learned(chosen, best.take(chosen).history, told, scores, population)
+        return Learned(chosen, best.take(chosen).history, told, scores, judged=judged)
     told.append("The model has then learned from all data sets in the same way.")
-    return Learned(chosen, final.history, told, scores, population, final.interrupted)
+    return Learned(chosen, final.history, told, scores, final.interrupted, judged)
 
 
 def _too_few(tasks: TaskSource) -> str:

@@ -10,7 +10,7 @@ from bnnp._core.random import as_integer, child
 from bnnp.evaluation.scores import Scores
 from bnnp.models.base import MetaLearner
 from bnnp.priors.learnable import GaussianUnits
-from bnnp.recipe.judging import DIVISIONS, gain, judged
+from bnnp.recipe.judging import DIVISIONS, gain, scores_of
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import ContextSize
 from bnnp.tasks.task import Split
@@ -61,7 +61,7 @@ class Candidate:
         """Give a model the state of this one."""
         for own, other in zip(_units(model), _units(self.model), strict=True):
             own.basis, own.offset = copy.deepcopy((other.basis, other.offset))
-        model.columns.x_names, model.columns.y_names = self.model.columns.x_names, self.model.columns.y_names
+        model.columns.take_record(self.model.columns.record())
         model.load_state_dict(self.model.state_dict())
         return self
 
@@ -116,7 +116,7 @@ class Rounds:
     def _started(self, number: int, model: MetaLearner, tasks: TaskSource, left_out: Sequence[Split]) -> Candidate:
         own = copy.deepcopy(model)
         start_prior(own, tasks, "empirical", self.seed)
-        scores, parts = judged(own, left_out), (FEATURES, EVERYTHING) if can_train_features(own) else (EVERYTHING,)
+        scores, parts = scores_of(own, left_out), (FEATURES, EVERYTHING) if can_train_features(own) else (EVERYTHING,)
         return Candidate(number, own, scores, scores, parts)
 
     def _advanced(
@@ -138,7 +138,7 @@ class Rounds:
                 return now.without(f"{after}: in the next one it diverged ({error}).")
             if result.interrupted:
                 return replace(now.without(f"Training {part} was stopped in round {count + 1}."), interrupted=True)
-            spent, found = time.monotonic() - began, judged(tried, left_out)
+            spent, found = time.monotonic() - began, scores_of(tried, left_out)
             mean, error = gain(found, now.scores)
             if not mean > max(LEAST_GAIN, error):
                 return now.without(f"{after}: {_no_help(part, count, mean, error)}")

@@ -32,17 +32,18 @@ def _noise(model: MetaLearner) -> list[str]:
         return []
     noise = (model.likelihood.noise.detach().cpu() * model.columns.y_scale.cpu()).tolist()
     named = ", ".join(f"{name} {value:.3g}" for name, value in zip(model.columns.y_names, noise, strict=True))
-    return [f"Noise (standard deviation): {named}."]
+    what = "standard deviation of the logarithm" if model.columns.positive else "standard deviation"
+    return [f"Noise ({what}): {named}{', varying with the inputs' if model.likelihood.varies else ''}."]
 
 
 def _predictions(learned: Learned) -> list[str]:
-    scores, population = learned.scores, learned.population
-    if scores is None or population is None:
+    scores, judged = learned.scores, learned.judged
+    if scores is None or judged is None or judged.population is None:
         return []
     value, error = scores["marginal_lppd"], scores.standard_error("marginal_lppd")
     lines = [
         f"Log-density per hidden point of left-out data sets: {value:.3f} (standard error {error:.3f}); "
-        f"{population['marginal_lppd']:.3f} from what all data sets share, without known points."
+        f"{judged.population['marginal_lppd']:.3f} from what all data sets share, without known points."
     ]
     if f"coverage_{LEVEL}" in scores.names():
         inside = 100 * scores[f"coverage_{LEVEL}"]

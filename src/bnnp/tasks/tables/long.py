@@ -33,6 +33,7 @@ def from_table(
     small: str = "error",
     standardise: bool = True,
     min_points: int = 2,
+    positive: bool = False,
 ) -> Collection:
     """Make tasks from a long table: a data frame, or a file of one.
 
@@ -46,13 +47,16 @@ def from_table(
         small: "error" refuses data sets of fewer than `min_points` points, "drop" leaves them out.
         standardise: Whether training shifts and scales all columns. Predictions are in the table's units.
         min_points: The fewest points that a data set may have.
+        positive: Whether a model learns the logarithms of the outputs, which must then be positive. Predictions and
+            their densities are in the table's units.
 
     Returns:
         One task per name in the column `task`, sorted by name, or by number where all names are numbers.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If a column is missing, a cell is not a finite number, or a data set is too small.
+        ValueError: If a column is missing, a cell is not a finite number (or not positive, if it is to be), or a data
+            set is too small.
 
     Example:
         >>> import pandas as pd
@@ -70,6 +74,8 @@ def from_table(
     rows = whole.complete(ids, [*x_names, *y_names], missing)
     names, groups = _grouped(rows.names(task))
     numbers = rows.numbers([*x_names, *y_names])
+    if positive:
+        rows.refuse_non_positive(y_names)
     roles = None if role is None else rows.names(role)
     kept = [
         (name, group) for name, group in zip(names, groups, strict=True) if small == "error" or len(group) >= min_points
@@ -81,7 +87,7 @@ def from_table(
     found = collect(
         tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
     )
-    return replace(found, task_name=task)
+    return replace(found, task_name=task, positive=positive)
 
 
 def _names(columns: str | Sequence[str], which: str) -> list[str]:

@@ -118,6 +118,12 @@ class Table:
         mark = self.decimal or cells.decimal_mark(given, self.where)
         return np.stack([self._column_of_numbers(name, mark, given[name]) for name in columns], axis=1)
 
+    def refuse_non_positive(self, columns: Sequence[str]) -> None:
+        """Raise `ValueError` if a number in these columns is not positive; the message names the first such cell."""
+        for name, values in zip(columns, self.numbers(columns).T, strict=True):
+            cure = "correct or remove this row, or leave out positive=True"
+            self._refuse(~(values > 0), name, values, "positive numbers, whose logarithms are learned", cure)
+
     def _column_of_numbers(self, name: str, mark: str, values: np.ndarray) -> np.ndarray:
         if values.dtype.kind in "mMc":
             raise ValueError(

@@ -27,7 +27,7 @@ def check_out(
         path: The file that is to be written.
         suffixes: The ends that its name may have.
         inputs: Files that it must not replace.
-        name: What the option is called.
+        name: The option's name, for the error.
 
     Raises:
         ValueError: If the file's name ends in something else, it is a folder, or one of the inputs.
