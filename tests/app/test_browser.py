@@ -182,6 +182,7 @@ def test_the_python_code_gives_the_same_numbers(from_server, gallery, tmp_path):
 
 
 def test_server_and_file_give_the_same_picture(browser, addresses):
+    browser.set_network_conditions(offline=False, latency=0, throughput=-1)
     found = {}
     for name, address in addresses.items():
         page = Reader(browser, address)

@@ -129,12 +129,12 @@ def test_quantiles_of_certain_and_of_far_components():
 
 @pytest.mark.parametrize("width", [0.0, 1e-7])
 def test_the_search_for_quantiles_does_not_rest_on_a_thin_component(width):
-    """At the middle component the distribution function is steep but far from these levels."""
-    means = torch.tensor([-1.0, 0.0, 1.0], dtype=FLOAT64)[:, None, None]
+    """It begins at the mean, 10, where a component makes the distribution function steep, far from the median."""
+    means = torch.tensor([6.0, 10.0, 11.0, 11.0, 12.0], dtype=FLOAT64)[:, None, None]
     components: Any = None
     variances, nothing = torch.full_like(means, width**2), torch.zeros(1, 1, dtype=FLOAT64)
     pred = MixturePredictive(means, variances, nothing, components, Gaussian(0.1), Columns(1, 1))
-    np.testing.assert_allclose(pred.quantile([0.1, 0.5, 0.9], noise=False).ravel(), [-1, 0, 1], atol=2 * width)
+    np.testing.assert_allclose(pred.quantile([0.1, 0.5, 0.9], noise=False).ravel(), [6, 11, 12], atol=2 * width + 1e-12)
 
 
 @every_prior

@@ -44,13 +44,15 @@ class HeatMap {
   drawPoints(context) {
     const { up, cell } = this.size;
     const { low, high } = this.state.hello.outputs[0];
+    const width = Math.ceil(this.canvas.width / (this.canvas.clientWidth || this.canvas.width)); // no line falls between pixels
+    context.lineWidth = width;
     for (const point of this.state.points) {
       const [i, j] = this.state.axes(1024).map((axis, k) => cellOf(axis, point.x[k]));
       const share = (point.y[0] - low) / (high - low || 1);
       context.fillStyle = `rgb(${shade(share).join(" ")})`;
       context.fillRect(i * cell, (up - 1 - j) * cell, cell, cell);
       context.strokeStyle = share > 0.5 ? "#000" : "#fff";
-      context.strokeRect(i * cell + 0.5, (up - 1 - j) * cell + 0.5, cell - 1, cell - 1);
+      context.strokeRect(i * cell + width / 2, (up - 1 - j) * cell + width / 2, cell - width, cell - width);
     }
   }
 
