@@ -196,9 +196,9 @@ class Given:
         target = TaskBatch.of([Task(x, x.new_zeros(len(x), out))], model.dtype, model.device)
         points = model.observed(model.last_features(self.hidden, target), target).to(CAREFUL)
         found = (self.last.means(points.phi), self.last.variances(points.phi, points.seen.inverse_noise))
-        moments = [values[0].flatten(1).unflatten(1, (out, -1)).mT.contiguous() for values in found]
-        alone = Alone(model, self.task, x, self.samples, self.by.seed)
-        return MixturePredictive(*moments, model.noise_at(x).to(CAREFUL), alone, model.likelihood, model.columns)
+        means, variances = (values[0].flatten(1).unflatten(1, (out, -1)).mT.contiguous() for values in found)
+        noise, alone = model.noise_at(x).to(CAREFUL), Alone(model, self.task, x, self.samples, self.by.seed)
+        return MixturePredictive(means, variances, noise, alone, model.likelihood, model.columns)
 
 
 @dataclass(frozen=True)
