@@ -93,7 +93,7 @@ def with_transferred_gp(data: list[tuple[torch.Tensor, torch.Tensor]], steps: in
     several.train()
     for step in range(1, steps + 1):
         optimiser.zero_grad()
-        loss = -objective(several(*several.train_inputs), several.train_targets)
+        loss = -objective(several(*several.train_inputs), several.train_targets)  # pyright: ignore
         loss.backward()
         optimiser.step()
         if step in (steps // 2, steps):  # has it converged?
@@ -115,7 +115,7 @@ def regrets(function: Shifted, surrogate: Surrogate | None, evaluations: int, se
         if surrogate is None:
             new = torch.rand(1, 2, generator=generator, dtype=torch.float64)
         else:
-            options = {"maxiter": 30, "seed": 1000 * seed + step}
+            options: dict[str, bool | float | int | str] = {"maxiter": 30, "seed": 1000 * seed + step}
             new, _ = optimize_acqf(surrogate(x, y), BOUNDS, q=1, num_restarts=3, raw_samples=64, options=options)
         x, y = torch.cat([x, new]), torch.cat([y, observed(function, new, generator)])
     return (function.best - np.maximum.accumulate(function(x)[:, 0].numpy())).clip(min=0).tolist()

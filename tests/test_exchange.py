@@ -54,7 +54,7 @@ def test_chains_are_kept():
         found = bnnp.infer(model, X, Y[:, :1], method="hmc", num_samples=6, chains=2, warmup=2)
     tree = bnnp.to_arviz(found)
     assert set(tree.children) == {"posterior"}
-    np.testing.assert_array_equal(tree["posterior/weights_0"][1, 0], found.weights[0][3])
+    np.testing.assert_array_equal(np.asarray(tree["posterior/weights_0"])[1, 0], found.weights[0][3])
 
 
 def test_arviz_reads_it(tree):

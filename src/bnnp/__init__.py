@@ -18,6 +18,10 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp import priors as priors
     from bnnp import tasks as tasks
     from bnnp import training as training
+    from bnnp.estimator import BNNPClassifier as BNNPClassifier
+    from bnnp.estimator import BNNPRegressor as BNNPRegressor
+    from bnnp.estimator import ContextSplit as ContextSplit
+    from bnnp.estimator import fit_table as fit_table
     from bnnp.evaluation import Oracle as Oracle
     from bnnp.evaluation import Scores as Scores
     from bnnp.evaluation import evaluate as evaluate
@@ -114,6 +118,11 @@ _PLACES = {
     "Scores": "bnnp.evaluation",
     "plots": "bnnp.plots",
     "to_arviz": "bnnp.exchange",
+    # tables and scikit-learn
+    "BNNPRegressor": "bnnp.estimator",
+    "BNNPClassifier": "bnnp.estimator",
+    "ContextSplit": "bnnp.estimator",
+    "fit_table": "bnnp.estimator",
 }
 
 __all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]

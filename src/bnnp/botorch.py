@@ -168,7 +168,7 @@ class ThompsonSampling(AcquisitionFunction):
         super().__init__(model)
         self.number, self.output = number, output
 
-    @t_batch_mode_transform(expected_q=1)
+    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]
     def forward(self, X: Tensor) -> Tensor:
         """Values (batch,) of the function at inputs (batch, 1, d)."""
         return self.model.forward(X)[..., self.number, 0, self.output]

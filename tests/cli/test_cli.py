@@ -243,9 +243,9 @@ BAD_TABLES = {
     "an empty file": ("", "empty"),
     "no rows": ("subject,hour,level\n", "no rows"),
     "a task with one point": ("subject,hour,level\na,1,2\na,2,3\nb,1,2\n", "'b'"),
-    "an empty cell": ("subject,hour,level\na,1,2\na,2,\na,3,4\n", "'level'"),
+    "empty cells": ("subject,hour,level\na,1,\na,2,\na,3,\n", "empty cell in every row"),
     "infinity": ("subject,hour,level\na,1,2\na,2,inf\na,3,4\n", "'level'"),
-    "a constant column": ("subject,hour,level\na,1,2\na,1,3\nb,1,5\nb,1,7\n", "hour"),
+    "a constant output": ("subject,hour,level\na,1,2\na,2,2\nb,1,2\nb,2,2\n", "level"),
     "text in a number column": ("subject,hour,level\na,1,2\na,noon,3\na,3,4\n", "noon"),
     "an unknown column": ("subject,time,level\na,1,2\na,2,3\n", "'hour'"),
 }

@@ -21,7 +21,7 @@ def lines(count: int = LINES, seed: int = 0) -> bnnp.tasks.Collection:
 
 
 def small() -> bnnp.BNNP:
-    return bnnp.BNNP(1, 1, hidden=(8, 8), activation="silu", last_layer="likelihood", seed=0)
+    return bnnp.BNNP(1, 1, hidden=(4,), activation="silu", last_layer="likelihood", seed=0)
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +29,8 @@ def short_rounds(monkeypatch):
     monkeypatch.setattr(rounds, "FIRST_STEPS", {rounds.FEATURES: 2, rounds.EVERYTHING: 3})
     monkeypatch.setattr("bnnp.priors.starts.freedom.BRANCHES", ())  # the start has tests of its own
     monkeypatch.setattr("bnnp.priors.starts.mixed.ITERATIONS", 2)
+    monkeypatch.setattr(judging, "LEFT_OUT", (0.25, 6))
+    monkeypatch.setattr(judging, "DIVISIONS", 1)
     monkeypatch.setattr("bnnp.priors.starts.empirical.SLOPES", (1.0,))
     monkeypatch.setattr("bnnp.priors.starts.empirical.DENSITIES", (0.0,))
 
@@ -83,11 +85,11 @@ def test_rounds_that_help_are_done_again_with_all_tasks(monkeypatch):
     assert calls == [*first, ("features", 24, 2), ("everything", 24, 3)]
     assert [record["step"] for record in learned.history.steps] == [3]
     assert learned.scores is not None
-    assert len(learned.scores.per_task) == 6 * judging.DIVISIONS
+    assert len(learned.scores.per_task) == 6
 
 
 def test_of_several_models_the_better_one_is_taken_after_a_round():
-    models = [bnnp.BNNP(1, 1, hidden=(8, 8), activation=name, seed=0) for name in ("tanh", "relu")]
+    models = [bnnp.BNNP(1, 1, hidden=(4,), activation=name, seed=0) for name in ("tanh", "relu")]
     learned = bnnp.learn(models, lines(), progress=False)
     told = next(sentence for sentence in learned.decisions if "The network has" in sentence)
     values = [float(told.split(f" with {name}")[0].split()[-1]) for name in ("tanh", "relu")]
@@ -99,7 +101,7 @@ def test_of_several_models_the_better_one_is_taken_after_a_round():
 def test_models_without_a_closed_form_train_everything(monkeypatch):
     calls = counted(monkeypatch)
     helps(monkeypatch)
-    model = bnnp.BNNP(1, 1, hidden=(8, 8), seed=0).set_prior_learnability(0.5)
+    model = bnnp.BNNP(1, 1, hidden=(4,), seed=0).set_prior_learnability(0.5)
     bnnp.learn(model, lines(), progress=False)
     assert [call[0] for call in calls] == ["everything"]
 

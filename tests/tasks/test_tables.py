@@ -113,6 +113,92 @@ def test_missing_drop_leaves_out_rows_with_empty_cells_only():
     np.testing.assert_array_equal(tasks[0].x[:, 0], table["time"].iloc[[5, 7]])
 
 
+def odd_table() -> pd.DataFrame:
+    """Three subjects with a category, a date with a gap, a weight with a gap, a time of day and a label."""
+    return pd.DataFrame(
+        {
+            "subject": list("aabbcc"),
+            "site": ["north", "south", "north", "south", "west", "south"],
+            "visit": ["2024-01-03", "2024-01-01", "2024-01-05T12:00", "", "2024-01-02", "2024-01-01"],
+            "weight": [60.0, np.nan, 70.0, 80.0, 90.0, 100.0],
+            "at": ["08:00", "08:30", "09:00", "10:00", "11:00", "12:00:00"],
+            "old": [True, False, True, False, True, False],
+            "conc": [1.0, 2.0, np.nan, 4.0, 5.0, 6.0],
+            "label": ["yes", "no", "yes", "no", "no", "yes"],
+        }
+    )
+
+
+def test_columns_as_people_have_them_become_numbers():
+    table = odd_table()
+    tasks = from_table(table, task="subject", x=["site", "visit", "weight", "at", "old"], y="label")
+    site = ["site=north", "site=south", "site=unknown"]  # one subject has been in the west: too few to learn from
+    visit = ["visit [days since 2024-01-01]", "visit=unknown"]
+    assert tasks.x_names == (*site, *visit, "weight", "weight=unknown", "at [hours]", "old")
+    x = torch.cat([task.x for task in tasks.tasks])
+    assert x[:, :3].tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0], [0.4, 0.6, 1], [0, 1, 0]]
+    np.testing.assert_allclose(x[:, 3], [2, 0, 4.5, 1.5, 1, 0])
+    assert x[:, 4].tolist() == [0, 0, 0, 1, 0, 0]
+    assert x[:, 5:7].tolist() == [[60, 0], [80, 1], [70, 0], [80, 0], [90, 0], [100, 0]]
+    assert x[:, 7].tolist() == [8, 8.5, 9, 10, 11, 12]
+    assert x[:, 8].tolist() == [1, 0, 1, 0, 1, 0]
+    assert torch.cat([task.y for task in tasks.tasks]).flatten().tolist() == [1, 0, 1, 0, 0, 1]
+    assert tasks.encodings is not None
+    assert tasks.encodings.classes == ("no", "yes")
+
+
+@pytest.mark.parametrize("kind", ["polars", "pyarrow", "dates"])
+def test_frames_of_every_kind_give_the_same_tasks(kind):
+    table = odd_table().assign(visit=lambda t: pd.to_datetime(t["visit"].replace("", None), format="ISO8601"))
+    names = {"task": "subject", "x": ["site", "visit", "weight", "old"], "y": "label"}
+    expected = from_table(odd_table(), **names)
+    if kind == "polars":
+        table = pytest.importorskip("polars").from_pandas(table)
+    if kind == "pyarrow":
+        table = pytest.importorskip("pyarrow").Table.from_pandas(table)
+    found = from_table(table, **names)
+    assert found.x_names == expected.x_names
+    for one, other in zip(found.tasks, expected.tasks, strict=True):
+        torch.testing.assert_close(one.x, other.x)
+        assert torch.equal(one.y, other.y)
+
+
+def test_rows_without_an_output_are_left_out_and_counted():
+    with pytest.warns(UserWarning, match="1 of 6 rows have no conc; these rows are left out"):
+        tasks = from_table(odd_table(), task="subject", x="weight", y="conc", min_points=1)
+    assert [len(task) for task in tasks.tasks] == [2, 1, 2]
+
+
+def test_a_model_keeps_how_columns_became_numbers(tmp_path):
+    tasks = from_table(odd_table(), task="subject", x=["site", "visit"], y="label")
+    model = bnnp.BNNP(5, 2, hidden=(4,), likelihood=bnnp.Categorical(2))
+    bnnp.start_prior(model, tasks)
+    again = bnnp.load(model.save(tmp_path / "m.bnnp"))
+    new = pd.DataFrame({"visit": ["2024-01-09", None], "site": ["south", "moon"]})
+    for one in (model, again):
+        assert one.columns.inputs(new).tolist() == [[0, 1, 0, 8, 0], [0.4, 0.6, 1, 1.5, 1]]
+        assert one.columns.outputs(["yes", "no"], real_valued=False).flatten().tolist() == [1, 0]
+        with pytest.raises(ValueError, match=r"column 'label': got 'maybe' at row 0.*expected one of no, yes"):
+            one.columns.outputs(["maybe"], real_valued=False)
+        like = from_table(odd_table().iloc[2:], task="subject", x=["site", "visit"], y="label", like=one)
+        assert torch.equal(like[0].x, tasks[1].x)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["5 h", "6 h"], "got '5 h' at row 2"),
+        (["17.05.2024", "18.05.2024"], "got '17.05.2024' at row 2"),
+        (["2024-05-17", "yesterday"], "got '2024-05-17' at row 2"),
+        (["1a", "north"], "got '1a' at row 2"),
+    ],
+)
+def test_cells_that_begin_like_numbers_are_no_categories(cells, message):
+    table = pd.DataFrame({"subject": ["a", "a"], "time": cells, "conc": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=message):
+        from_table(table, task="subject", x="time", y="conc")
+
+
 # --- bad tables ------------------------------------------------------------------------------------------------------
 
 
@@ -129,7 +215,8 @@ def changed(**cells) -> pd.DataFrame:
     [
         (long_table().iloc[:0], {}, "table: got no rows, expected at least one data set"),
         (changed(time="noon"), {}, r"column 'time': got 'noon' at row 6 \(1 such cells\).*correct or remove this row"),
-        (changed(conc=np.nan), {}, "column 'conc': got nan at row 6.*give missing='drop'"),
+        (changed(conc=np.nan), {"missing": "error"}, "column 'conc': got nan at row 6.*give missing='drop'"),
+        (long_table().assign(time=np.nan), {}, "column 'time': got an empty cell in every row"),
         (changed(conc=np.inf), {}, "column 'conc': got inf at row 6.*correct or remove this row"),
         (changed(conc=-np.inf), {"missing": "drop"}, "column 'conc': got -inf at row 6.*correct or remove this row"),
         (changed(subject=None), {}, "column 'subject': got an empty cell at row 6.*missing='drop'"),
@@ -140,20 +227,15 @@ def changed(**cells) -> pd.DataFrame:
         (long_table(), {"role": "part"}, "column 'part': there is no such column"),
         (long_table(), {"y": []}, "x and y: got no columns"),
         (long_table(), {"x": ["time", "conc"]}, "expected each column once"),
-        (long_table(), {"missing": "ignore"}, "missing: got 'ignore', expected 'error' or 'drop'"),
+        (long_table(), {"missing": "ignore"}, "missing: got 'ignore', expected one of fill, error, drop"),
         (long_table().assign(part="train"), {"role": "part"}, "task 'a': got the role 'train', expected 'context' or"),
         (long_table().assign(part="context"), {"role": "part"}, "task 'a': got no target"),
-        (
-            long_table().assign(time=pd.date_range("2024-01-01", periods=10)),
-            {},
-            "column 'time': got datetime64.*expected real numbers; turn times into numbers",
-        ),
         (
             pd.concat([long_table(), long_table()[["time"]]], axis=1),
             {},
             "column 'time': got 2 columns of this name, expected one",
         ),
-        ([[1, 2]], {}, "table: got list, expected a pandas data frame or the path of a file"),
+        ([[1, 2]], {}, "table: got list, expected a data frame or the path of a file"),
     ],
 )
 def test_bad_tables_are_refused_with_column_and_cure(table, arguments, message):
@@ -296,16 +378,23 @@ def test_class_labels_are_not_standardised():
     assert bool((model.columns.y_scale == 1).all())
 
 
-@pytest.mark.parametrize("column", ["time", "conc"])
-def test_constant_columns_are_refused_when_fitting(column):
-    tasks = from_table(long_table().assign(**{column: 7.0}), task="subject", x="time", y="conc")
-    with pytest.raises(ValueError, match=f"column {column}: got the value 7 in every row.*leave it out"):
+def test_a_constant_output_is_refused():
+    tasks = from_table(long_table().assign(conc=7.0), task="subject", x="time", y="conc")
+    with pytest.raises(ValueError, match="column conc: got the value 7 in every row"):
         bnnp.fit(bnnp.BNNP(1, 1, hidden=(4,)), tasks, steps=1, progress=False)
 
 
+@pytest.mark.parametrize("columns", [["time"], ["dose", "time"]])
+def test_a_constant_input_does_no_harm(columns):
+    tasks = from_table(long_table().assign(time=7.0), task="subject", x=columns, y="conc")
+    model = bnnp.BNNP(len(columns), 1, hidden=(4, 4), likelihood=bnnp.Gaussian(0.1), dtype=torch.float64)
+    bnnp.fit(model, tasks, steps=1, progress=False)
+    assert np.isfinite(model.condition(tasks[0].x, tasks[0].y, num_samples=5).predict(tasks[1].x).std).all()
+
+
 def test_columns_without_names_are_numbered_in_messages():
-    task = Task.of([[1, 0], [2, 0]], [1, 2])
-    with pytest.raises(ValueError, match="column x1: got the value 0"):
+    task = Task.of([[1, 0], [2, 0]], [1, 1])
+    with pytest.raises(ValueError, match="column y0: got the value 1"):
         Columns(2, 1).fit(task.x, task.y)
 
 

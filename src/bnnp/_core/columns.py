@@ -4,11 +4,15 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from bnnp._core.arrays import as_columns
+from bnnp._core.arrays import as_columns, column_names
+from bnnp._core.cells import Column
+from bnnp._core.encodings import Encodings
+from bnnp._core.frames import as_pandas, is_frame
 from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Bool, Float, Tensor
 
@@ -40,6 +44,7 @@ class Columns(nn.Module):
         task_name: Name of the column that told the training tasks apart; None where there was none.
         ranges: The smallest and the largest values of all columns in training; None where these are not known.
         positive: Whether outputs are positive numbers, whose logarithms the model works with.
+        encodings: How the columns of the user's tables became these numbers; None where numbers were given.
     """
 
     x_shift: Tensor
@@ -54,6 +59,7 @@ class Columns(nn.Module):
         self.task_name: str | None = None
         self.ranges: Ranges | None = None
         self.positive = False
+        self.encodings: Encodings | None = None
         self.register_buffer("x_shift", torch.zeros(in_size))
         self.register_buffer("x_scale", torch.ones(in_size))
         self.register_buffer("y_shift", torch.zeros(out_size))
@@ -62,20 +68,22 @@ class Columns(nn.Module):
     def fit(self, x: Float[Tensor, "points x"], y: Float[Tensor, "points y"], *, include_y: bool = True) -> None:
         """Take the mean and standard deviation of every column.
 
+        An input that is the same everywhere becomes 0; its scale is its own size.
+
         Args:
             x: Inputs of all points of all tasks.
             y: Outputs of the same points.
             include_y: Whether outputs are real values, which may be shifted and scaled.
 
         Raises:
-            ValueError: If a column has the same value in every row, or its values are too large or too close together
-                for numbers of the model's precision.
+            ValueError: If an output has the same value in every row, or values of a column are too large or too close
+                together for numbers of the model's precision.
         """
-        for column, name in zip(torch.cat([x, y], dim=1).T, [*self.x_names, *self.y_names], strict=True):
+        for column, name in zip(y.T, self.y_names, strict=True):
             if column.min() == column.max():
                 raise ValueError(
                     f"column {name}: got the value {column[0].item():g} in every row, expected one that varies; "
-                    "a constant column cannot be standardised and teaches nothing, so leave it out"
+                    "a constant output teaches nothing"
                 )
         self._set("x", self.x_names, x)
         if include_y:
@@ -85,6 +93,9 @@ class Columns(nn.Module):
     def _set(self, which: str, names: Sequence[str], values: Tensor) -> None:
         shift, scale = getattr(self, f"{which}_shift"), getattr(self, f"{which}_scale")
         mean, spread = values.mean(0).to(shift), values.std(0).to(scale)
+        constant = values.amin(0) == values.amax(0)
+        mean = torch.where(constant, values[0].to(shift), mean)
+        spread = torch.where(constant, torch.where(mean == 0, 1.0, mean.abs()).to(scale), spread)
         held = torch.isfinite(mean) & torch.isfinite(spread) & (spread > 0)
         for name, column, fine in zip(names, values.T, held.tolist(), strict=True):
             if not fine:
@@ -115,7 +126,7 @@ class Columns(nn.Module):
             positive: Whether outputs are positive numbers, whose logarithms the model works with.
 
         Raises:
-            ValueError: If a column has the same value in every row.
+            ValueError: If an output has the same value in every row.
         """
         columns = Columns(x.shape[1], y.shape[1], x_names, y_names).double()
         columns.positive = positive
@@ -146,9 +157,19 @@ class Columns(nn.Module):
         Raises:
             ValueError: If these are not the columns of training, or numbers that the model can hold.
         """
-        values = as_columns(x, name, len(self.x_names), self.given_names("x"))
+        values = as_columns(self._encoded(x), name, len(self.x_names), self.given_names("x"))
         self.check_size(values.to(self.x_shift.device), "x", name)
         return values
+
+    def _encoded(self, x: Any) -> Any:
+        """A frame with the columns of the user's tables as numbers; anything else as it is."""
+        encodings = self.encodings
+        if encodings is None or encodings.plain or not is_frame(x) or list(column_names(x)) == self.x_names:
+            return x
+        if sorted(column_names(x)) != sorted(encodings.tables_names):
+            return x  # `as_columns` says what is wrong
+        frame = as_pandas(x)
+        return encodings.numbers(lambda name: Column.of(frame[name], name, np.arange(len(frame))))[0]
 
     def outputs(self, y: ArrayLike | Tensor, *, real_valued: bool, name: str = "y") -> Float[Tensor, "points y"]:
         """A user's outputs as checked numbers, in the user's units.
@@ -161,10 +182,22 @@ class Columns(nn.Module):
         Raises:
             ValueError: If these are not the columns of training, or numbers that the model can hold.
         """
-        values = as_columns(y, name, len(self.y_names), self.given_names("y"))
+        labels = self.encodings is not None and self.encodings.classes and np.asarray(y).dtype.kind not in "biuf"
+        values = as_columns(self._label_numbers(y) if labels else y, name, len(self.y_names), self.given_names("y"))
         if real_valued:
             self.check_size(values.to(self.y_shift.device), "y", name)
         return values
+
+    def _label_numbers(self, y: Any) -> np.ndarray:
+        """Class labels as 0, 1, ..."""
+        cells = np.asarray(y, dtype=object).reshape(-1)
+        assert self.encodings is not None
+        return self.encodings.labels(Column(self.y_names[0], cells, np.arange(len(cells))))
+
+    @property
+    def tables_names(self) -> list[str]:
+        """The names of the input columns in the user's tables."""
+        return self.x_names if self.encodings is None else self.encodings.tables_names
 
     def check_size(
         self, values: Float[Tensor, "points columns"], which: str, name: str, rows: Sequence[int] | None = None
@@ -242,6 +275,8 @@ class Columns(nn.Module):
             record["ranges"] = self.ranges.record()
         if self.positive:
             record["positive"] = True
+        if self.encodings is not None:
+            record["encodings"] = self.encodings.record()
         return record
 
     def take_record(self, record: Mapping[str, Any]) -> None:
@@ -258,6 +293,7 @@ class Columns(nn.Module):
         self.positive = bool(record.get("positive", False))
         if "ranges" in record:
             self.ranges = Ranges.of_record(record["ranges"], len(self.x_names), len(self.y_names))
+        self.encodings = Encodings.of_record(record["encodings"], self.x_names) if "encodings" in record else None
 
     def given_names(self, which: str) -> Sequence[str]:
         """The names that the user gave to the columns "x" or "y"; empty if there are none but `x0`, `x1`, ..."""

@@ -107,4 +107,5 @@ def data_sets(
     task = model.columns.task_name if task is None else task
     if table is None or task is None:
         raise ValueError(f"{verb}: got no data, expected a table with --task COLUMN, or --source NAME")
-    return reading.tasks(table, task=task, x=model.columns.x_names, y=model.columns.y_names, role=role)
+    columns = model.columns
+    return reading.tasks(table, task=task, x=columns.tables_names, y=columns.y_names, role=role, like=model)

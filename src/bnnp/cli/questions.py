@@ -12,9 +12,7 @@ import numpy as np
 
 from bnnp._core.show import listed
 from bnnp.cli.messages import note_left_out, say
-from bnnp.cli.reading import Reading, checked_numbers
-from bnnp.likelihoods.base import Likelihood
-from bnnp.likelihoods.categorical import Categorical
+from bnnp.cli.reading import Reading, checked_inputs, checked_outputs
 from bnnp.models import MetaLearner
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.frames import prediction_columns, prediction_names
@@ -36,6 +34,8 @@ class Question:
     y: np.ndarray
     x_new: np.ndarray
     rows: np.ndarray
+    strange: np.ndarray
+    """Which rows have an empty cell or an unknown category, as none had in training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,26 +60,28 @@ class Questions:
             ValueError: If the tables do not fit the model, or no data set of one is in the other.
         """
         columns, both = model.columns, (reading.table(context), reading.table(targets))
-        both[0].check_columns([*columns.x_names, *columns.y_names])
-        both[1].check_columns(columns.x_names)
+        inputs = columns.tables_names
+        both[0].check_columns([*inputs, *columns.y_names])
+        both[1].check_columns(inputs)
         column = _task_column(model, *both, task)
         ids = [] if column is None else [column]
-        known = reading.complete(context, ids, [*columns.x_names, *columns.y_names])
-        wanted = reading.complete(targets, ids, columns.x_names)
+        known = reading.complete(context, ids, inputs, columns.y_names)
+        wanted = reading.complete(targets, ids, inputs)
         if len(wanted) == 0:
             raise ValueError(f"{targets}: got no rows, expected inputs to predict at")
-        _check_free(model.likelihood, columns.y_names, wanted)
-        x_new = checked_numbers(wanted, columns.x_names, columns, "x")
-        numbers = _known_numbers(model, known)
+        _check_free(model, wanted)
+        x_new, strange = checked_inputs(wanted, columns)
+        known_x, known_y = _known_numbers(model, known)
         of_known, of_wanted = (_ids(table, column) for table in (known, wanted))
         names, rows = _places(of_wanted)
         mine = _places(of_known, names)[1]
-        asked = []
-        for name, here, there in zip(names, mine, rows, strict=True):
-            x, y = np.split(numbers[here], [len(columns.x_names)], axis=1)
-            asked.append(Question(name, x, y, x_new[there], there))
-        frame = wanted.frame.reset_index(drop=True).assign(**dict(zip(columns.x_names, x_new.T, strict=True)))
-        found = Questions(model, frame, asked)
+        asked = [
+            Question(name, known_x[here], known_y[here], x_new[there], there, strange[there])
+            for name, here, there in zip(names, mine, rows, strict=True)
+        ]
+        frame = wanted.frame.reset_index(drop=True)
+        numeric = [(name, at) for at, name in enumerate(columns.x_names) if name in inputs]
+        found = Questions(model, frame.assign(**{name: x_new[:, at] for name, at in numeric}), asked)
         found._report(column, len(known), context, targets, of_known)
         return found._with_known_points() if reading.skip_small else found
 
@@ -93,12 +95,14 @@ class Questions:
 
         columns, likelihood = self.model.columns, self.model.likelihood
         rows = np.concatenate([question.rows for question in self.asked])
-        values = np.concatenate(numbers)
-        part = pd.DataFrame(values, index=rows, columns=prediction_names(likelihood, columns.y_names, values.shape[1]))
+        part = pd.DataFrame(np.concatenate(numbers), index=rows, columns=prediction_names(likelihood, columns))
         part[FROM_PRIOR] = np.concatenate([np.full(len(q.rows), len(q.x) == 0) for q in self.asked])
         if columns.ranges is not None:
-            part[OUTSIDE] = columns.outside(np.concatenate([q.x_new for q in self.asked])).numpy()
+            part[OUTSIDE] = np.concatenate([self._outside(question) for question in self.asked])
         return self.targets.join(part, how="inner")
+
+    def _outside(self, question: Question) -> np.ndarray:
+        return self.model.columns.outside(question.x_new).numpy() | question.strange
 
     def _report(self, column: str | None, points: int, context: Path, targets: Path, names: np.ndarray) -> None:
         without = [question.name for question in self.asked if len(question.x) == 0]
@@ -115,14 +119,23 @@ class Questions:
                 f"points, {len(without)} without{prior}"
             )
         say(f"known points: {used} used, {points - used} not used")
+        self._report_strange()
         self._report_ranges()
+
+    def _report_strange(self) -> None:
+        count = sum(int(question.strange.sum()) for question in self.asked)
+        if count:
+            say(
+                f"warning: {count} of {len(self.targets)} targets have an empty cell or a category that training did "
+                "not have; the mean of training is taken for it"
+            )
 
     def _report_ranges(self) -> None:
         columns = self.model.columns
         if columns.ranges is None:
             say("note: the model's file does not say which range its training inputs had")
             return
-        outside = int(columns.outside(self.targets[columns.x_names].to_numpy()).sum())
+        outside = sum(int(self._outside(question).sum()) for question in self.asked)
         if outside:
             say(
                 f"warning: {outside} of {len(self.targets)} targets are outside the range of the training inputs "
@@ -140,13 +153,12 @@ class Questions:
 
 def prediction_numbers(predictive: Predictive) -> np.ndarray:
     """The numbers (points, columns) that a table has of a prediction; `prediction_names` has the columns."""
-    return np.stack(list(prediction_columns(predictive, predictive.columns.y_names).values()), axis=1)
+    return np.stack(list(prediction_columns(predictive).values()), axis=1)
 
 
-def _check_free(likelihood: Likelihood, y_names: list[str], wanted: Table) -> None:
+def _check_free(model: MetaLearner, wanted: Table) -> None:
     """Refuse targets that already have a column of the predictions' names."""
-    classes = likelihood.num_classes if isinstance(likelihood, Categorical) else 0
-    new = [*prediction_names(likelihood, y_names, classes), FROM_PRIOR, OUTSIDE]
+    new = [*prediction_names(model.likelihood, model.columns), FROM_PRIOR, OUTSIDE]
     taken = [name for name in new if name in wanted.frame.columns]
     if taken:
         raise ValueError(
@@ -155,12 +167,9 @@ def _check_free(likelihood: Likelihood, y_names: list[str], wanted: Table) -> No
         )
 
 
-def _known_numbers(model: MetaLearner, known: Table) -> np.ndarray:
-    columns = model.columns
-    x, y = checked_numbers(known, columns.x_names, columns, "x"), known.numbers(columns.y_names)
-    if model.likelihood.real_valued:
-        checked_numbers(known, columns.y_names, columns, "y")
-    return np.concatenate([x, y], axis=1)
+def _known_numbers(model: MetaLearner, known: Table) -> tuple[np.ndarray, np.ndarray]:
+    real_valued = model.likelihood.real_valued
+    return checked_inputs(known, model.columns)[0], checked_outputs(known, model.columns, real_valued=real_valued)
 
 
 def _ids(table: Table, column: str | None) -> np.ndarray:

@@ -1,15 +1,17 @@
 """How verbs read tables."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from bnnp._core.columns import Columns
 from bnnp.cli.messages import note_left_out
 from bnnp.tasks.source import Collection
-from bnnp.tasks.tables import Table, from_table, read_table
+from bnnp.tasks.tables import Table, from_table, outputs_of, read_table
 
 READING = ("delimiter", "decimal", "drop_missing", "skip_small")
 """The options of all verbs that read tables."""
@@ -27,35 +29,69 @@ class Reading:
     def table(self, path: Path) -> Table:
         return read_table(path, delimiter=self.delimiter, decimal=self.decimal)
 
-    def complete(self, path: Path, ids: list[str], numbers: list[str]) -> Table:
-        """The table of a file, without the rows that --drop-missing leaves out."""
+    def complete(self, path: Path, ids: list[str], inputs: list[str], outputs: Sequence[str] = ()) -> Table:
+        """The table of a file, without the rows that have no output, and those that --drop-missing leaves out."""
         whole = self.table(path)
-        kept = whole.complete(ids, numbers, "drop" if self.drop_missing else "error")
-        note_left_out(f"rows of {path} with empty cells", _gone(whole.rows, kept.rows, "row"))
+        whole.check_columns([*ids, *inputs, *outputs])
+        if self.drop_missing:
+            kept, what = whole.complete(ids, [*inputs, *outputs], "drop"), "with empty cells"
+        else:
+            kept = whole.complete([], outputs, "drop") if outputs else whole
+            what = f"without {' or '.join(outputs)}"
+        note_left_out(f"rows of {path} {what}", _gone(whole.rows, kept.rows, "row"))
         return kept
 
     def tasks(self, path: Path, **columns: Any) -> Collection:
         """The data sets of a file, without the rows and data sets that the options leave out."""
         ids = [columns[name] for name in ("task", "role") if columns.get(name) is not None]
-        rows = self.complete(path, ids, [*columns["x"], *columns["y"]])
+        rows = self.complete(path, ids, columns["x"], columns["y"])
         found = from_table(rows, **columns, small="drop" if self.skip_small else "error")
         names = [task.name for task in found.tasks]
         note_left_out("data sets with too few points", _gone(dict.fromkeys(rows.names(ids[0])), names))
         return found
 
 
-def checked_numbers(table: Table, names: list[str], columns: Columns, which: str) -> Any:
-    """Columns of numbers that the model can hold.
+def checked_inputs(table: Table, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs of a table as numbers that the model can hold.
 
     Args:
         table: The table.
-        names: The columns.
         columns: The model's columns.
-        which: "x" or "y".
+
+    Returns:
+        The numbers (rows, inputs), and which rows have an empty cell or an unknown category, as none had in training.
+
+    Raises:
+        ValueError: If a cell is not of the kind that its column had in training.
     """
-    numbers = table.numbers(names)
-    columns.check_size(torch.from_numpy(numbers), which, table.where.removesuffix(": "), table.rows.tolist())
+    marked = table.marked(columns.tables_names)
+    if columns.encodings is None:
+        numbers, strange = marked.numbers(columns.x_names), np.zeros(len(table), dtype=bool)
+    else:
+        numbers, strange = columns.encodings.numbers(marked.column)
+    _check_size(table, numbers, columns, "x")
+    return numbers, strange
+
+
+def checked_outputs(table: Table, columns: Columns, *, real_valued: bool) -> np.ndarray:
+    """The outputs of a table as numbers that the model can hold, labels as 0, 1, ...
+
+    Args:
+        table: The table.
+        columns: The model's columns.
+        real_valued: Whether outputs are no labels.
+
+    Raises:
+        ValueError: If a cell is neither a finite number nor a label of training.
+    """
+    numbers = outputs_of(table, columns.y_names, columns.encodings)
+    if real_valued:
+        _check_size(table, numbers, columns, "y")
     return numbers
+
+
+def _check_size(table: Table, numbers: np.ndarray, columns: Columns, which: str) -> None:
+    columns.check_size(torch.from_numpy(numbers), which, table.where.removesuffix(": "), table.rows.tolist())
 
 
 def _gone(before: Any, after: Any, word: str = "") -> list[str]:

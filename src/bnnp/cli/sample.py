@@ -15,7 +15,7 @@ from bnnp._core.progress import ProgressBar
 from bnnp.cli.given import refuse
 from bnnp.cli.messages import say
 from bnnp.cli.options import Decimal, Delimiter, DropMissing, ModelFile, OutTable, Quiet, Seed
-from bnnp.cli.reading import Reading, checked_numbers
+from bnnp.cli.reading import Reading, checked_inputs
 from bnnp.cli.words import print_files, with_prior
 from bnnp.likelihoods.base import Likelihood
 from bnnp.plots.functions import Drawn
@@ -108,10 +108,10 @@ def _range_of_training(columns: Columns) -> tuple[float, float]:
 
 
 def _inputs(path: Path, columns: Columns, reading: Reading) -> np.ndarray:
-    table = reading.complete(path, [], columns.x_names)
+    table = reading.complete(path, [], columns.tables_names)
     if len(table) == 0:
         raise ValueError(f"{path}: got no rows, expected inputs")
-    return checked_numbers(table, columns.x_names, columns, "x")
+    return checked_inputs(table, columns)[0]
 
 
 def _table(drawn: Drawn, x: np.ndarray, columns: Columns, *, progress: bool) -> "pd.DataFrame":

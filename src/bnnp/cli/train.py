@@ -4,7 +4,6 @@ import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -15,9 +14,6 @@ from bnnp import plots
 from bnnp.cli.given import refuse
 from bnnp.cli.group import process_group
 from bnnp.cli.options import (
-    DATA,
-    MODEL,
-    TRAINING,
     ContextShare,
     Decimal,
     Delimiter,
@@ -33,104 +29,38 @@ from bnnp.cli.options import (
 from bnnp.cli.positive import offer_positive
 from bnnp.cli.reading import READING, Reading
 from bnnp.cli.signals import INTERRUPTED
-from bnnp.cli.words import folder_for_results, numbers, pair, print_files
-from bnnp.likelihoods.base import Likelihood
-from bnnp.likelihoods.bernoulli import Bernoulli
-from bnnp.likelihoods.categorical import Categorical
-from bnnp.likelihoods.gaussian import Gaussian
-from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
+from bnnp.cli.train_model import ACTIVATIONS, AUTO, ModelOptions, kind_of_likelihood, learnable_share
+from bnnp.cli.train_options import (
+    Activation,
+    BatchSize,
+    ClipNorm,
+    Hidden,
+    Kind,
+    Learnability,
+    LearningRate,
+    LikelihoodName,
+    MaxNoise,
+    Minutes,
+    Noise,
+    PriorLrMultiplier,
+    PriorName,
+    PriorStart,
+    Samples,
+    Steps,
+    Table,
+    XColumns,
+    YColumns,
+)
+from bnnp.cli.words import folder_for_results, pair, print_files
 from bnnp.models import MetaLearner
 from bnnp.models.bnnp import BNNP
-from bnnp.neural_processes import PEERS
 from bnnp.recipe import Learned
 from bnnp.recipe.summary import summary
 from bnnp.report import write_report
 from bnnp.tasks.datasets.registry import SOURCES, source_named
-from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.source import TaskSource
 from bnnp.training import FitResult
 
-Table = Annotated[Path | None, typer.Argument(help="A long table, CSV, TSV, Excel or Parquet: one row per point.")]
-XColumns = Annotated[
-    list[str] | None, typer.Option("--x", help="Input column; repeat for several.", rich_help_panel=DATA)
-]
-YColumns = Annotated[
-    list[str] | None, typer.Option("--y", help="Output column; repeat for several.", rich_help_panel=DATA)
-]
-Kind = Annotated[
-    str, typer.Option("--model", help=f"bnnp, or a neural process: {', '.join(PEERS)}.", rich_help_panel=MODEL)
-]
-Hidden = Annotated[str, typer.Option(help="Units of the hidden layers.", rich_help_panel=MODEL)]
-Activation = Annotated[
-    str | None,
-    typer.Option(
-        help="relu, tanh, silu, gelu or softplus. By default silu; where there are tasks enough to tell, silu or relu.",
-        rich_help_panel=MODEL,
-    ),
-]
-PriorName = Annotated[
-    str, typer.Option("--prior", help="factorised, unitwise, layerwise or networkwise.", rich_help_panel=MODEL)
-]
-PriorStart = Annotated[
-    str | None,
-    typer.Option(
-        help="empirical, spread or standard: where learning the prior starts. Needs --steps.", rich_help_panel=TRAINING
-    ),
-]
-Learnability = Annotated[
-    str,
-    typer.Option(
-        help="Share of the prior that may be learned (the paper's decimal); auto: as much as the data sets bear.",
-        rich_help_panel=MODEL,
-    ),
-]
-LikelihoodName = Annotated[
-    str | None,
-    typer.Option(
-        "--likelihood",
-        help="gaussian, bernoulli, categorical, or heteroscedastic: noise that is predicted for every point, which "
-        "neural processes have by default; gaussian for a BNNP.",
-        rich_help_panel=MODEL,
-    ),
-]
-Noise = Annotated[
-    float, typer.Option(help="First guess of the noise, in standardised units of y.", rich_help_panel=MODEL)
-]
-MaxNoise = Annotated[float | None, typer.Option(help="Upper bound of the learned noise.", rich_help_panel=MODEL)]
-Minutes = Annotated[
-    float, typer.Option(help="Time after which no new round of training begins.", rich_help_panel=TRAINING)
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        help="Training steps. By default, data sets that are left out decide how much to train.",
-        rich_help_panel=TRAINING,
-    ),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option(
-        "--samples", help="Samples per data set and step; by default as many as are needed.", rich_help_panel=TRAINING
-    ),
-]
-BatchSize = Annotated[
-    int | None, typer.Option(help="Data sets per step; 5 by default. Needs --steps.", rich_help_panel=TRAINING)
-]
-LearningRate = Annotated[
-    str | None, typer.Option(help="First and last learning rate. Needs --steps.", rich_help_panel=TRAINING)
-]
-ClipNorm = Annotated[
-    float | None, typer.Option(help="Bound on the norm of the gradient. Needs --steps.", rich_help_panel=TRAINING)
-]
-PriorLrMultiplier = Annotated[
-    float | None,
-    typer.Option(
-        help="How many times faster the prior learns than the rest; 3 pays with very many tasks. Needs --steps.",
-        rich_help_panel=TRAINING,
-    ),
-]
-AUTO = "auto"
-ACTIVATIONS = ("silu", "relu")
-"""What is tried if none is chosen: units for smooth functions, and for functions with kinks."""
 PEER_STEPS = 2000
 """Steps of a neural process, if none are given."""
 REAL = ("gaussian", "heteroscedastic")
@@ -180,10 +110,10 @@ def train(
     _check_options(context, source, model, likelihood, steps)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     tasks = _training_tasks(table, source, task, x, y, reading, positive)
-    if _kind_of_likelihood(model, likelihood) in REAL:
+    if kind_of_likelihood(model, likelihood) in REAL:
         offer_positive(tasks)
-    chosen = _Model(
-        model, hidden, activation or ACTIVATIONS[0], prior, _share(learnability), likelihood, noise, max_noise
+    chosen = ModelOptions(
+        model, hidden, activation or ACTIVATIONS[0], prior, learnable_share(learnability), likelihood, noise, max_noise
     )
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
     decides = steps is None and isinstance(learner, BNNP)
@@ -209,38 +139,6 @@ def train(
     if result.interrupted:
         print("stopped; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
-
-
-@dataclass(frozen=True)
-class _Model:
-    """The options of the group `Model`, as they were given."""
-
-    kind: str
-    hidden: str
-    activation: str
-    prior: str
-    learnability: float
-    likelihood: str | None
-    noise: float
-    max_noise: float | None
-
-    def learner(self, tasks: TaskSource, seed: int) -> MetaLearner:
-        kind = _kind_of_likelihood(self.kind, self.likelihood)
-        likelihood, outputs = _likelihood(kind, self.noise, self.max_noise, tasks)
-        sizes = numbers(self.hidden, int, "hidden")
-        if self.kind == "bnnp":
-            dtype = torch.float64 if isinstance(tasks, Collection) else torch.float32
-            last = "likelihood" if kind == "gaussian" else None
-            model = BNNP(
-                *(tasks.in_size, outputs, sizes, self.activation, self.prior, likelihood),
-                **{"last_layer": last, "dtype": dtype, "seed": seed},
-            )
-            return model.set_prior_learnability(self.learnability)
-        if self.kind not in PEERS:
-            raise ValueError(f"model: got {self.kind!r}, expected bnnp, {', '.join(PEERS)}")
-        if self.learnability != 1:
-            raise ValueError(f"learnability: got {self.learnability}, but a neural process has no prior over weights")
-        return PEERS[self.kind](tasks.in_size, outputs, sizes, self.activation, likelihood, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -303,27 +201,11 @@ def _check_options(
     if model != "bnnp":
         reason = "a neural process has no prior over weights"
         refuse(context, ("prior", "prior_start", "learnability", "prior_lr_multiplier"), f"--model {model}", reason)
-    kind = _kind_of_likelihood(model, likelihood)
+    kind = kind_of_likelihood(model, likelihood)
     if kind not in REAL:
         refuse(context, ("positive",), f"--likelihood {kind}", "its outputs have no logarithm")
     if kind != "gaussian":
         refuse(context, ("noise", "max_noise"), f"--likelihood {kind}", "it has no noise of its own")
-
-
-def _share(learnability: str) -> float:
-    """The learnable share of the prior: all of it for "auto", where left-out tasks decide how far to use it."""
-    if learnability == AUTO:
-        return 1.0
-    try:
-        return float(learnability)
-    except ValueError:
-        raise ValueError(f"learnability: got {learnability!r}, expected auto, or a number from 0 to 1") from None
-
-
-def _kind_of_likelihood(model: str, likelihood: str | None) -> str:
-    if likelihood is not None:
-        return likelihood
-    return "gaussian" if model == "bnnp" else "heteroscedastic"
 
 
 def _training_tasks(
@@ -345,23 +227,6 @@ def _training_tasks(
     if task is None or not x or not y:
         raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
     return reading.tasks(table, task=task, x=x, y=y, positive=positive)
-
-
-def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:
-    """The likelihood, and the number of network outputs it needs for these tasks."""
-    if name == "gaussian":
-        return Gaussian(noise, max_noise=max_noise), tasks.out_size
-    if name == "heteroscedastic":
-        return HeteroscedasticGaussian(), tasks.out_size
-    if name == "bernoulli":
-        return Bernoulli(), tasks.out_size
-    if name == "categorical" and isinstance(tasks, Collection):
-        classes = 1 + int(max(float(task.y.max()) for task in tasks.tasks))
-        return Categorical(classes), classes
-    raise ValueError(
-        f"likelihood: got {name!r}, expected gaussian, heteroscedastic, bernoulli, or categorical with a table of "
-        "labels 0, 1, ..."
-    )
 
 
 def _write(result: FitResult | Learned, tasks: TaskSource, out: Path, seed: int) -> list[Path]:

@@ -74,7 +74,8 @@ def check(post: WeightPosterior, x: ArrayLike | Tensor | None = None, *, seed: S
 def refine(post: WeightPosterior, method: str, **options: Any) -> InferredPosterior:
     """What `post.refine` does."""
     known = known_points(post, "refine")
-    return infer(post.model, known.x, known.y, method=method, **{"num_samples": post.num_samples, **options})
+    given: dict[str, Any] = {"num_samples": post.num_samples, **options}
+    return infer(post.model, known.x, known.y, method=method, **given)  # pyright: ignore[reportArgumentType]
 
 
 def known_points(post: WeightPosterior, verb: str) -> Task:
@@ -95,12 +96,13 @@ def known_points(post: WeightPosterior, verb: str) -> Task:
 @torch.no_grad()
 def _weights(post: WeightPosterior, known: Task, seed: int) -> tuple[float, float]:
     """The effective number of draws, and the Pareto k of their weights."""
-    from arviz_stats.base import array_stats
+    from arviz_stats.base.array import array_stats
 
     found = log_weights(_target(post, known), post.model.condition(known.x, known.y, num_samples=DRAWS, seed=seed))
     weights = torch.softmax(found, 0)
     equal = float(found.max() - found.min()) < 1e-6
-    k = -np.inf if equal else float(array_stats.psislw(found.numpy())[1])
+    with np.errstate(over="ignore"):  # in the smoothed weights of a heavy tail, which are not used
+        k = -np.inf if equal else float(array_stats.psislw(found.numpy())[1])
     return float(1 / weights.square().sum()), k
 
 

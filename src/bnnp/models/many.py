@@ -197,7 +197,8 @@ class Given:
         points = model.observed(model.last_features(self.hidden, target), target).to(CAREFUL)
         found = (self.last.means(points.phi), self.last.variances(points.phi, points.seen.inverse_noise))
         means, variances = (values[0].flatten(1).unflatten(1, (out, -1)).mT.contiguous() for values in found)
-        noise, alone = model.noise_at(x).to(CAREFUL), Alone(model, self.task, x, self.samples, self.by.seed)
+        alone = Alone(model, self.task, x, self.samples, self.by.seed)
+        noise = model.noise_at(x).to(CAREFUL)
         return MixturePredictive(means, variances, noise, alone, model.likelihood, model.columns)
 
 

@@ -1,9 +1,10 @@
 """How figures are made and saved."""
 
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bnnp._core.files import write_atomically
 
@@ -65,7 +66,7 @@ def figure_of_outputs(outputs: int) -> "tuple[Figure, list[Axes]]":
     return figure, used_panels(panels, outputs)
 
 
-def used_panels(panels: "Sequence[Axes]", used: int) -> "list[Axes]":
+def used_panels(panels: np.ndarray, used: int) -> "list[Axes]":
     """The first panels of a grid; the others are not shown."""
     for axes in panels[used:]:
         axes.axis("off")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bnnp._core.columns import Columns
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.categorical import Categorical
 
@@ -25,7 +26,7 @@ def frame(predictive: Predictive, quantiles: Sequence[float]) -> pd.DataFrame:
     import pandas as pd
 
     inputs = {} if predictive.inputs is None else dict(zip(_inputs(predictive), predictive.inputs.T, strict=True))
-    return pd.DataFrame({**inputs, **prediction_columns(predictive, predictive.columns.y_names, quantiles)})
+    return pd.DataFrame({**inputs, **prediction_columns(predictive, quantiles)})
 
 
 def dataset(predictive: Predictive) -> xr.Dataset:
@@ -42,7 +43,7 @@ def dataset(predictive: Predictive) -> xr.Dataset:
 def output_names(predictive: Predictive) -> list[str]:
     """One name per output: that of the column, or one per class."""
     if isinstance(predictive.likelihood, Categorical):
-        return prediction_names(predictive.likelihood, predictive.columns.y_names, predictive.shape[1])
+        return prediction_names(predictive.likelihood, predictive.columns)
     return list(predictive.columns.y_names)
 
 
@@ -51,11 +52,9 @@ def observed_names(predictive: Predictive) -> list[str]:
     return list(predictive.columns.y_names)[: predictive.likelihood.y_size(predictive.shape[1])]
 
 
-def prediction_columns(
-    predictive: Predictive, y_names: Sequence[str], quantiles: Sequence[float] = QUANTILES
-) -> dict[str, np.ndarray]:
+def prediction_columns(predictive: Predictive, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
     """The numbers that a table has of a prediction, by column."""
-    names = prediction_names(predictive.likelihood, y_names, predictive.shape[1], quantiles)
+    names = prediction_names(predictive.likelihood, predictive.columns, quantiles)
     if isinstance(predictive.likelihood, Categorical):
         return dict(zip(names, predictive.mean.T, strict=True))
     levels = predictive.quantile(list(quantiles)) if len(quantiles) else ()
@@ -63,14 +62,13 @@ def prediction_columns(
     return dict(zip(names, np.moveaxis(numbers, -1, 0).reshape(len(names), -1), strict=True))
 
 
-def prediction_names(
-    likelihood: Likelihood, y_names: Sequence[str], classes: int, quantiles: Sequence[float] = QUANTILES
-) -> list[str]:
+def prediction_names(likelihood: Likelihood, columns: Columns, quantiles: Sequence[float] = QUANTILES) -> list[str]:
     """The names of the columns of `prediction_columns`."""
     if isinstance(likelihood, Categorical):
-        return [f"{y_names[0]}_is_{c}" for c in range(classes)]
+        given = columns.encodings.classes if columns.encodings is not None else ()
+        return [f"{columns.y_names[0]}_is_{label}" for label in given or range(likelihood.num_classes)]
     kinds = ("mean", "std", *map(_quantile_name, quantiles))
-    return [f"{name}_{kind}" for name in y_names for kind in kinds]
+    return [f"{name}_{kind}" for name in columns.y_names for kind in kinds]
 
 
 def _quantile_name(level: float) -> str:

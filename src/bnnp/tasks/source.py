@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from bnnp._core.arrays import column_names
 from bnnp._core.checks import check_flag, is_whole
 from bnnp._core.columns import Columns
+from bnnp._core.encodings import Encodings
 from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Tensor
 from bnnp._core.show import Shown, listed, span
@@ -103,6 +104,7 @@ class Collection(Shown, TaskSource):
         points_share: The share of its points that a drawn task has, chosen anew in every draw; for large tasks.
         task_name: Name of the column that told the tasks apart, if they are from a table.
         positive: Whether outputs are positive numbers, whose logarithms a model works with.
+        encodings: How the columns of the table became numbers, if they are from a table.
 
     Example:
         >>> len(tasks), tasks.in_size, tasks.out_size
@@ -122,6 +124,7 @@ class Collection(Shown, TaskSource):
     points_share: float = 1.0
     task_name: str | None = None
     positive: bool = False
+    encodings: Encodings | None = None
 
     def __post_init__(self):
         if not 0 < self.points_share <= 1:
@@ -142,6 +145,11 @@ class Collection(Shown, TaskSource):
     def out_size(self) -> int:
         """Number of output columns."""
         return len(self.y_names)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the outputs are words, which became class labels."""
+        return self.encodings is not None and bool(self.encodings.classes)
 
     def draw(self, count: int, generator: torch.Generator) -> list[Task]:
         """Draw tasks at random, as `TaskSource.draw`. None is drawn twice before all are drawn once."""

@@ -240,7 +240,7 @@ def gp(
         output_scale: Standard deviation of the function at each input.
 
     Returns:
-        The source of tasks. Its method `oracle(x, y, x_new)` gives the exact predictive.
+        The source of tasks, whose `oracle(x, y, x_new)` is the exact predictive.
 
     Raises:
         ValueError: If the noise is negative, or a range is not one.

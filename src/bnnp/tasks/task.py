@@ -66,8 +66,8 @@ class Task(Shown):
     def __len__(self) -> int:
         return self.x.shape[0]
 
-    def take(self, rows: Tensor) -> "Task":
-        """The points that `rows` selects, by index or by a mask."""
+    def take(self, rows: Tensor | slice) -> "Task":
+        """The points that `rows` selects, by index, by a mask or by a slice."""
         return Task(self.x[rows], self.y[rows], self.name)
 
     def standardised(self, columns: Columns) -> "Task":

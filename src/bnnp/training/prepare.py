@@ -92,6 +92,7 @@ def _take_columns(model: MetaLearner, tasks: Collection | ParquetTasks) -> None:
     columns.x_names, columns.y_names, columns.task_name = list(tasks.x_names), list(tasks.y_names), tasks.task_name
     if columns.is_identity() and include_y:
         columns.positive = tasks.positive
+    columns.encodings = tasks.encodings
     if tasks.standardise and columns.is_identity():
         if tasks.columns is not None:
             columns.take(tasks.columns, include_y=include_y)

@@ -63,7 +63,8 @@ def varied_noise(
     gains = []
     for fold in folds_of(tasks, held):
         one = fold.fit(simple, SIMPLE)
-        varied = fit_noise(*([many[task] for task in fold.known] for many in (tasks, bends)), one, held)
+        known = fold.known
+        varied = fit_noise([tasks[task] for task in known], [bends[task] for task in known], one, held)
         scores = replace(fold, tasks=varied.on(tasks, bends)).scores(varied.model)
         gains += [new - old for new, old in zip(scores, fold.scores(one), strict=True)]
     if len(gains) < 2 or not np.mean(gains) > np.std(gains, ddof=1) / math.sqrt(len(gains)):

@@ -105,7 +105,8 @@ def bends(x: Float[Tensor, "points x"], units: int, slope: float, generator: tor
         centres = x[torch.randint(len(x), (units,), generator=generator)]
         directions = normal((units, x.shape[1]), x, generator)
         directions = directions / directions.norm(dim=-1, keepdim=True)
-    slopes = slope * directions / x.std(0)
+    spread = x.std(0)
+    slopes = slope * directions * torch.where(spread > 0, 1 / spread, 0.0)  # an input that is constant is ignored
     return torch.cat([slopes, -(slopes * centres).sum(-1, keepdim=True)], dim=-1).T
 
 
@@ -123,4 +124,5 @@ def whitening_mixture(
     values, vectors = torch.linalg.eigh((phi.mT @ phi / len(phi)).double())
     root = (vectors / (values + floor * values[-1]).sqrt()) @ vectors.mT
     mixture = root.to(phi) @ normal((phi.shape[1], out), phi, generator)
-    return mixture / (phi @ mixture).std()
+    size = (phi @ mixture).std()
+    return mixture / torch.where(size > 0, size, 1.0)  # all points are the same one where it is 0

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from bnnp._core.cells import as_numbers
 from bnnp._core.checks import check_choice, check_kind
+from bnnp._core.encodings import NUMBER, Encoding, Encodings, classes_of
 from bnnp.tasks.source import Collection, collect
-from bnnp.tasks.tables.cells import as_numbers
 from bnnp.tasks.tables.table import Table, read_table
 from bnnp.tasks.task import Split, Task
 
@@ -29,26 +31,33 @@ def from_table(
     x: str | Sequence[str],
     y: str | Sequence[str],
     role: str | None = None,
-    missing: str = "error",
+    missing: str = "fill",
     small: str = "error",
     standardise: bool = True,
     min_points: int = 2,
     positive: bool = False,
+    like: Any = None,
 ) -> Collection:
     """Make tasks from a long table: a data frame, or a file of one.
 
+    Input columns may hold numbers, words (each category that two or more data sets have becomes a number 0 or 1), dates
+    or times. One output column may hold words: these are class labels, which become 0, 1, ... in alphabetical order.
+
     Args:
-        table: A data frame, the path of a file, or what `bnnp.tasks.read_table` gives.
+        table: A data frame of pandas, polars or Arrow, the path of a file, or what `bnnp.tasks.read_table` gives.
         task: The column that names the data set of each row. Names are text, as written.
         x: Input columns.
         y: Output columns.
         role: A column that says "context" or "target" for each row, for test sets with a fixed split.
-        missing: "error" refuses empty cells and NaN, "drop" leaves out their rows.
+        missing: "fill" gives an empty cell of an input the mean of its column, with one more input that says so, and
+            leaves out rows with an empty output, with a warning; "error" refuses empty cells and NaN; "drop" leaves out
+            their rows.
         small: "error" refuses data sets of fewer than `min_points` points, "drop" leaves them out.
         standardise: Whether training shifts and scales all columns. Predictions are in the table's units.
         min_points: The fewest points that a data set may have.
         positive: Whether a model learns the logarithms of the outputs, which must then be positive. Predictions and
             their densities are in the table's units.
+        like: A trained model, whose categories, dates and means are taken instead of those of this table.
 
     Returns:
         One task per name in the column `task`, sorted by name, or by number where all names are numbers.
@@ -71,9 +80,11 @@ def from_table(
     check_choice("small", small, ("error", "drop"))
     if len(whole) == 0:
         raise ValueError(f"{whole.where}table: got no rows, expected at least one data set; is the file empty?")
-    rows = whole.complete(ids, [*x_names, *y_names], missing)
-    names, groups = _grouped(rows.names(task))
-    numbers = rows.numbers([*x_names, *y_names])
+    rows = _complete(whole, ids, x_names, y_names, missing).marked([*x_names, *y_names])
+    labels = rows.names(task)
+    names, groups = _grouped(labels)
+    encodings = _encodings(rows, labels, x_names, y_names, like)
+    inputs, outputs = encodings.numbers(rows.column)[0], outputs_of(rows, y_names, encodings)
     if positive:
         rows.refuse_non_positive(y_names)
     roles = None if role is None else rows.names(role)
@@ -82,12 +93,58 @@ def from_table(
     ]
     if not kept:
         raise ValueError(f"{whole.where}table: got no data set of {min_points} points or more, expected at least one")
-    tasks = [Task.of(numbers[at, : len(x_names)], numbers[at, len(x_names) :], name) for name, at in kept]
+    tasks = [Task.of(inputs[at], outputs[at], name) for name, at in kept]
     splits = [] if roles is None else [_split(one, roles[at]) for one, (_, at) in zip(tasks, kept, strict=True)]
     found = collect(
-        tasks, x_names=x_names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
+        tasks, x_names=encodings.names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
     )
-    return replace(found, task_name=task, positive=positive)
+    return replace(found, task_name=task, encodings=encodings, positive=positive)
+
+
+def outputs_of(table: Table, y_names: Sequence[str], encodings: Encodings | None) -> np.ndarray:
+    """The outputs of a table (rows, outputs); labels as 0, 1, ...
+
+    Raises:
+        ValueError: If a cell is not a finite number, or a label is none of training.
+    """
+    if encodings is None or not encodings.classes:
+        return table.numbers(y_names)
+    return encodings.labels(table.column(y_names[0]))[:, None]
+
+
+def _complete(table: Table, ids: Sequence[str], x_names: Sequence[str], y_names: Sequence[str], missing: str) -> Table:
+    """The rows that are used, by what is to happen with empty cells."""
+    check_choice("missing", missing, ("fill", "error", "drop"))
+    table.check_columns([*ids, *x_names, *y_names])
+    if missing == "drop":
+        return table.complete(ids, [*x_names, *y_names], "drop")
+    if missing == "error":
+        for name in (*x_names, *y_names):
+            table.refuse_missing(name)
+        return table
+    kept = table.complete([], y_names, "drop")
+    if len(kept) < len(table):
+        warnings.warn(
+            f"{table.where}{len(table) - len(kept)} of {len(table)} rows have no {' or '.join(y_names)}; these rows "
+            "are left out",
+            stacklevel=3,
+        )
+    return kept
+
+
+def _encodings(rows: Table, labels: np.ndarray, x_names: list[str], y_names: list[str], like: Any) -> Encodings:
+    """The encodings of a trained model, or of a table's own columns."""
+    if like is not None:
+        found = like.columns.encodings
+        if found is None:
+            return Encodings(tuple(Encoding(name, NUMBER, (0.0,)) for name in x_names))
+        if found.tables_names != x_names:
+            raise ValueError(
+                f"x: got {', '.join(x_names)}, expected {', '.join(found.tables_names)} as in the model's training"
+            )
+        return found
+    classes = classes_of(rows.column(y_names[0])) if len(y_names) == 1 else ()
+    return Encodings(tuple(Encoding.of(rows.column(name), labels) for name in x_names), classes)
 
 
 def _names(columns: str | Sequence[str], which: str) -> list[str]:

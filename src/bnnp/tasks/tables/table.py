@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bnnp._core import cells
+from bnnp._core.frames import as_pandas, is_frame
 from bnnp.tasks.datasets.optional import optional_module
-from bnnp.tasks.tables import cells, text
+from bnnp.tasks.tables import text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 TEXT, EXCEL, PARQUET = (".csv", ".tsv", ".txt"), (".xlsx",), (".parquet", ".pq")
 FIRST_ROW = 2
 """The number of the first row below the header, as an editor shows it."""
+DROP = "give missing='drop' to leave such rows out"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ class Table:
         self.check_columns([*ids, *numbers])
         if missing == "error" or len(self) == 0:
             return self
-        empty = np.stack([cells.is_missing(self._cells(name), number=name in numbers) for name in (*ids, *numbers)])
+        empty = np.stack([self.column(name).missing(number=name in numbers) for name in (*ids, *numbers)])
         kept = self.take(np.flatnonzero(~empty.any(0)))
         if len(kept) == 0:
             raise ValueError(f"{self.where}table: got an empty cell in every row, expected at least one complete row")
@@ -95,17 +98,11 @@ class Table:
         Raises:
             ValueError: If a cell is empty, or a name has blanks around it.
         """
-        values = self._cells(column)
-        self._refuse(
-            cells.is_missing(values, number=False),
-            column,
-            values,
-            "a name",
-            "give missing='drop' to leave such rows out",
-        )
-        names = cells.as_names(values)
+        given = self.column(column)
+        given.refuse(given.missing(number=False), "a name", DROP)
+        names = cells.as_names(given.cells)
         blanks = np.array([name != name.strip() for name in names], dtype=bool)
-        self._refuse(blanks, column, names, "names without blanks around them", "remove the blanks")
+        replace(given, cells=names).refuse(blanks, "names without blanks around them", "remove the blanks")
         return names
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
@@ -114,49 +111,43 @@ class Table:
         Raises:
             ValueError: If a cell is not a finite number; the message names the first such cell.
         """
-        given = {name: self._cells(name) for name in columns}
-        mark = self.decimal or cells.decimal_mark(given, self.where)
-        return np.stack([self._column_of_numbers(name, mark, given[name]) for name in columns], axis=1)
+        marked = self.marked(columns)
+        for name in columns:
+            marked.refuse_missing(name)
+        return np.stack([marked.column(name).numbers() for name in columns], axis=1)
 
     def refuse_non_positive(self, columns: Sequence[str]) -> None:
         """Raise `ValueError` if a number in these columns is not positive; the message names the first such cell."""
+        cure = "correct or remove this row, or leave out positive=True"
         for name, values in zip(columns, self.numbers(columns).T, strict=True):
-            cure = "correct or remove this row, or leave out positive=True"
-            self._refuse(~(values > 0), name, values, "positive numbers, whose logarithms are learned", cure)
+            self.column(name).refuse(~(values > 0), "positive numbers, whose logarithms are learned", cure)
 
-    def _column_of_numbers(self, name: str, mark: str, values: np.ndarray) -> np.ndarray:
-        if values.dtype.kind in "mMc":
-            raise ValueError(
-                f"{self.where}column {name!r}: got {values.dtype}, expected real numbers; turn times into numbers "
-                "first, as in hours since the first one"
-            )
-        found, missing = cells.as_numbers(values, mark), cells.is_missing(values, number=True)
-        self._refuse(missing, name, values, "finite numbers", "give missing='drop' to leave such rows out")
-        self._refuse(~np.isfinite(found), name, values, "finite numbers", "correct or remove this row")
-        return found
+    def marked(self, columns: Sequence[str]) -> Table:
+        """The table with the decimal mark of the numbers in these columns.
 
-    def _refuse(self, bad: np.ndarray, name: str, values: np.ndarray, expected: str, cure: str) -> None:
-        if bad.any():
-            cell = values[int(bad.argmax())]
-            got = (
-                "an empty cell"
-                if (isinstance(cell, str) and not cell.strip()) or cell is None
-                else repr(cells.plain(cell))
-            )
-            raise ValueError(
-                f"{self.where}column {name!r}: got {got} at row {self.rows[int(bad.argmax())]} ({int(bad.sum())} such "
-                f"cells), expected {expected}; {cure}"
-            )
+        Raises:
+            ValueError: If the numbers do not show which it is.
+        """
+        given = {name: self.column(name).cells for name in columns}
+        return replace(self, decimal=self.decimal or cells.decimal_mark(given, self.where))
 
-    def _cells(self, name: str) -> np.ndarray:
-        return cells.of_column(self.frame.iloc[:, [str(other) for other in self.frame.columns].index(name)])
+    def refuse_missing(self, name: str) -> None:
+        """Raise a `ValueError` if a cell of a column of values is empty."""
+        column = self.column(name)
+        column.refuse(column.missing(), "finite numbers", DROP)
+
+    def column(self, name: str) -> cells.Column:
+        """One column."""
+        place = [str(other) for other in self.frame.columns].index(name)
+        return cells.Column.of(self.frame.iloc[:, place], name, self.rows, self.where, self.decimal or ".")
 
 
 def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None = None) -> Table:
     """Read a table from a file, or take a data frame.
 
     Args:
-        table: A data frame, or the path of a file: text (.csv, .tsv, .txt), Excel (.xlsx) or Parquet (.parquet, .pq).
+        table: A data frame of pandas, polars or Arrow, or the path of a file: text (.csv, .tsv, .txt), Excel (.xlsx)
+            or Parquet (.parquet, .pq).
         delimiter: What separates the columns of a text file; found out if None.
         decimal: The decimal mark of numbers in a text file, "." or ","; found out if None.
 
@@ -183,10 +174,10 @@ def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None 
         raise ValueError(f"decimal: got {decimal!r}, expected '.' or ','")
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
         raise ValueError(f"delimiter: got {delimiter!r}, expected one character, as in ';'")
-    if isinstance(table, pd.DataFrame):
-        return _of_frame(table, "")
+    if isinstance(table, pd.DataFrame) or is_frame(table):
+        return _of_frame(as_pandas(table), "")
     if not isinstance(table, str | os.PathLike):
-        raise ValueError(f"table: got {type(table).__name__}, expected a pandas data frame or the path of a file")
+        raise ValueError(f"table: got {type(table).__name__}, expected a data frame or the path of a file")
     path = Path(table)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")

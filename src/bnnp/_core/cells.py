@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,3 +103,58 @@ def _number(cell: Any, mark: str) -> float:
         return math.nan if isinstance(cell, complex) else float(cell)
     except (TypeError, ValueError, OverflowError):
         return math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The cells of one column of a user's table, with what errors say of them.
+
+    Attributes:
+        name: The name of the column.
+        cells: Its cells.
+        rows: The number of every row, for errors.
+        where: The file and a colon, for errors; empty for a data frame.
+        mark: The decimal mark of numbers that are written as text.
+        is_category: Whether the user has said that it holds categories.
+    """
+
+    name: str
+    cells: np.ndarray
+    rows: np.ndarray
+    where: str = ""
+    mark: str = "."
+    is_category: bool = False
+
+    @staticmethod
+    def of(series: pd.Series, name: str, rows: np.ndarray, where: str = "", mark: str = ".") -> Column:
+        """A column of a data frame."""
+        return Column(name, of_column(series), rows, where, mark, str(series.dtype) == "category")
+
+    def missing(self, *, number: bool = True) -> np.ndarray:
+        """Which cells are empty, as in a column of numbers or of names."""
+        return is_missing(self.cells, number=number)
+
+    def numbers(self) -> np.ndarray:
+        """The cells as finite numbers; NaN for those that are empty.
+
+        Raises:
+            ValueError: If another cell is not a finite number; the message names the first such cell.
+        """
+        if self.cells.dtype.kind in "mMc":
+            raise ValueError(
+                f"{self.where}column {self.name!r}: got {self.cells.dtype}, expected real numbers; turn times into "
+                "numbers first, as in hours since the first one"
+            )
+        found, missing = as_numbers(self.cells, self.mark), self.missing()
+        self.refuse(~np.isfinite(found) & ~missing, "finite numbers", "correct or remove this row")
+        return np.where(missing, math.nan, found)
+
+    def refuse(self, bad: np.ndarray, expected: str, cure: str) -> None:
+        """Raise a `ValueError` that names the first of the cells that are bad, if there is one."""
+        if bad.any():
+            cell = self.cells[int(bad.argmax())]
+            empty = (isinstance(cell, str) and not cell.strip()) or cell is None
+            raise ValueError(
+                f"{self.where}column {self.name!r}: got {'an empty cell' if empty else repr(plain(cell))} at row "
+                f"{self.rows[int(bad.argmax())]} ({int(bad.sum())} such cells), expected {expected}; {cure}"
+            )
