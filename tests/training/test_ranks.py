@@ -12,7 +12,7 @@ from bnnp._core.random import OfShare, child, normal
 from bnnp._core.ranks import Ranks
 from bnnp.training.ranks import Share, check_batch, summed
 from support.in_threads import in_threads
-from support.ranks import train
+from support.ranks import tasks, train
 
 SCRIPT = Path(__file__).parents[1] / "support" / "ranks.py"
 STEPS, KILLED = 20, 12
@@ -60,15 +60,16 @@ def test_the_draws_of_a_share_are_those_of_the_whole():
         assert torch.equal(found, whole[share.start : share.stop])
 
 
-@pytest.mark.parametrize("tasks", [3, 4, 7])
-def test_shares_are_all_tasks_once(tasks):
-    shares = [Share.in_group(Ranks(rank, 3), tasks) for rank in range(3)]
-    assert [i for share in shares for i in range(share.start, share.stop)] == list(range(tasks))
+@pytest.mark.parametrize("count", [3, 4, 7])
+def test_shares_are_all_tasks_once(count):
+    shares = [Share.in_group(Ranks(rank, 3), count) for rank in range(3)]
+    assert [i for share in shares for i in range(share.start, share.stop)] == list(range(count))
 
 
-def test_more_processes_than_tasks_per_step_are_refused():
+@pytest.mark.parametrize(("count", "batch_size"), [(12, 2), (2, 5)])
+def test_more_processes_than_tasks_per_step_are_refused(count, batch_size):
     with pytest.raises(ValueError, match=r"batch_size: got 2 tasks per step for 3 processes, expected at least one"):
-        check_batch(Ranks(0, 3), 2)
+        check_batch(Ranks(0, 3), tasks(count), batch_size)
 
 
 @pytest.mark.parametrize(("failed", "expected"), [([None, None], None), ([None, 3], 3), ([1, 3], 1)])

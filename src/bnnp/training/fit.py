@@ -13,7 +13,7 @@ from bnnp._core.show import Shown
 from bnnp.models.amortised import AmortisedModel
 from bnnp.models.base import MetaLearner
 from bnnp.objectives import NPML, PPAVI, Objective
-from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import ContextSize, context_size
 from bnnp.tasks.stream import TaskStream
 from bnnp.training.checkpoint import Checkpointing
@@ -134,8 +134,7 @@ def fit(
     check_kind("objective", objective, Objective, "an objective, as bnnp.objectives.PPAVI()")
     number, size = as_integer(seed), context_size(context_share)
     gradient = Gradient(model, objective, settings)
-    ranks = gradient.ranks
-    check_batch(ranks, min(batch_size, len(tasks)) if isinstance(tasks, Collection) else batch_size)
+    ranks = check_batch(gradient.ranks, tasks, batch_size)
     start_prior(model, tasks, settings.prior_start, number)
     stream = TaskStream(tasks, batch_size, size, int(child(number, STREAM).initial_seed()), model.device)
     optimiser = settings.optimiser(parameter_groups(model, settings.prior_lr_multiplier))
