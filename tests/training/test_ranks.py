@@ -10,8 +10,9 @@ import torch
 
 from bnnp._core.random import OfShare, child, normal
 from bnnp._core.ranks import Ranks
-from bnnp.training.ranks import Share, check_batch
-from support.ranks import train
+from bnnp.training.ranks import Share, check_batch, summed
+from support.in_threads import in_threads
+from support.ranks import tasks, train
 
 SCRIPT = Path(__file__).parents[1] / "support" / "ranks.py"
 STEPS, KILLED = 20, 12
@@ -59,12 +60,35 @@ def test_the_draws_of_a_share_are_those_of_the_whole():
         assert torch.equal(found, whole[share.start : share.stop])
 
 
-@pytest.mark.parametrize("tasks", [3, 4, 7])
-def test_shares_are_all_tasks_once(tasks):
-    shares = [Share.in_group(Ranks(rank, 3), tasks) for rank in range(3)]
-    assert [i for share in shares for i in range(share.start, share.stop)] == list(range(tasks))
+@pytest.mark.parametrize("count", [3, 4, 7])
+def test_shares_are_all_tasks_once(count):
+    shares = [Share.in_group(Ranks(rank, 3), count) for rank in range(3)]
+    assert [i for share in shares for i in range(share.start, share.stop)] == list(range(count))
 
 
-def test_more_processes_than_tasks_per_step_are_refused():
+@pytest.mark.parametrize(("count", "batch_size"), [(12, 2), (2, 5)])
+def test_more_processes_than_tasks_per_step_are_refused(count, batch_size):
     with pytest.raises(ValueError, match=r"batch_size: got 2 tasks per step for 3 processes, expected at least one"):
-        check_batch(Ranks(0, 3), 2)
+        check_batch(Ranks(0, 3), tasks(count), batch_size)
+
+
+@pytest.mark.parametrize(("failed", "expected"), [([None, None], None), ([None, 3], 3), ([1, 3], 1)])
+def test_all_processes_learn_of_the_first_task_that_failed(failed, expected):
+    assert in_threads(lambda ranks: ranks.first_failure(failed[ranks.rank]), 2) == [expected, expected]
+
+
+def test_the_sum_is_the_gradient_of_the_whole_batch():
+    """Of five tasks, the first process has two, with a mean gradient of 1; the other has three, with one of 2."""
+
+    def work(ranks: Ranks):
+        both = [torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(2)]
+        both[0].grad = torch.full((2, 3), 1.0 + ranks.rank)
+        share = Share.in_group(ranks, 5)
+        terms, counts = summed(both, {"kl": torch.arange(share.start, share.stop)}, [ranks.rank, 1], ranks, share)
+        return both[0].grad, both[1].grad, terms["kl"].tolist(), counts
+
+    for gradient, unused, terms, counts in in_threads(work, 2):
+        torch.testing.assert_close(gradient, torch.full((2, 3), (2 * 1.0 + 3 * 2.0) / 5))
+        assert unused is None
+        assert terms == [0, 1, 2, 3, 4]
+        assert counts == [1, 2]

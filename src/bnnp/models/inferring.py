@@ -186,9 +186,7 @@ class InferringModel(WeightModel):
             rest: Gives the sums that points outside the context add to a layer, without derivatives.
         """
         known = self.pseudo_observations_at_once(context)
-        update = FromPoints(
-            self, context, num_samples, random, careful, careful, rest, known, among_others=others is not None
-        )
+        update = FromPoints(self, context, num_samples, random, careful, careful, rest, known, {}, others is not None)
         return InferredWeights.of(self._through_layers(update, context, others))
 
     def infer_hidden(
@@ -203,13 +201,7 @@ class InferringModel(WeightModel):
     ) -> InferredHidden:
         """Sample all layers but the last, as `infer` does, with the same arguments.
 
-        Args:
-            context: Prepared points.
-            num_samples: Weight samples per task.
-            random: A generator, or the normal draws themselves, one record per layer.
-            others: More inputs to run the network at, for networks whose points do not see each other.
-            rest: Gives the sums that points outside the context add to a layer, without derivatives.
-            careful_priors: If given, layers are solved for in float64; priors of layers that are known in it.
+        With `careful_priors`, layers are solved for in float64; it holds priors that are known in it, by layer.
 
         Returns:
             The samples, with the prior of the last layer and the points that it is conditioned on.

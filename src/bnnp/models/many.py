@@ -1,7 +1,7 @@
 """The posteriors of many data sets, with the same bits whatever else is predicted beside them.
 
 A data set goes through the layers by itself, with its samples on the leading axis: with several data sets on it, the
-last bits of a product depend on the place of a data set in memory. What all data sets share is made once: the draws,
+last bits of some results depend on its place among them. What all data sets share is made once: the draws,
 and the priors of all layers with their covariances. Data sets run side by side in as many threads as torch has.
 """
 

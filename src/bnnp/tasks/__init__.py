@@ -9,6 +9,7 @@ from bnnp.tasks.datasets.images import mnist, pixel_grid
 from bnnp.tasks.datasets.paper_tests import posterior_quality_test, sawtooth_tests
 from bnnp.tasks.datasets.registry import SOURCES
 from bnnp.tasks.exact import ExactPredictive
+from bnnp.tasks.parquet import ParquetTasks
 from bnnp.tasks.pieces import ParquetPieces, from_parquet
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
 from bnnp.tasks.split import ContextCount, random_split
@@ -22,6 +23,7 @@ __all__ = [
     "ContextCount",
     "ExactPredictive",
     "ParquetPieces",
+    "ParquetTasks",
     "Split",
     "SplitBatch",
     "Table",

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from bnnp._core.shapes import Tensor
 from bnnp.tasks.datasets.optional import optional_module
+from bnnp.tasks.parquet import ParquetTasks, scanned
 
 Pair = tuple[Any, Any]
 Pieces = Iterable[Pair] | Callable[[], Iterable[Pair]]
@@ -72,21 +73,31 @@ class ParquetPieces:
             yield table[list(self.x)].to_numpy(float), table[list(self.y)].to_numpy(float)
 
 
-def from_parquet(path: str | Path, *, x: Sequence[str], y: Sequence[str]) -> ParquetPieces:
-    """Use columns of a Parquet file of any size as a context.
+@overload
+def from_parquet(path: str | Path, *, x: Sequence[str], y: Sequence[str]) -> ParquetPieces: ...
+@overload
+def from_parquet(path: str | Path, *, x: Sequence[str], y: Sequence[str], task: str) -> ParquetTasks: ...
+def from_parquet(
+    path: str | Path, *, x: Sequence[str], y: Sequence[str], task: str | None = None
+) -> ParquetPieces | ParquetTasks:
+    """Use columns of a Parquet file of any size as a context, or as many tasks.
 
     Args:
         path: The file.
         x: Input columns.
         y: Output columns.
+        task: The column that tells tasks apart; the rows of a task must be together. Without it, all rows are one
+            context.
 
     Returns:
-        A context for `model.condition(context, chunk_size=4096)`, which reads the file piece by piece.
+        A context for `model.condition(context, chunk_size=4096)`, which reads the file piece by piece; with `task`, a
+        task source for `bnnp.fit`, which reads it block by block.
 
     Raises:
         FileNotFoundError: If there is no such file.
         ImportError: If pyarrow is not installed (`pip install 'bnnp[data]'`).
-        ValueError: If it is not a Parquet file, or a column is missing.
+        ValueError: If it is not a Parquet file, or a column is missing; with `task`, also if the rows of a task are
+            not together, or a value is not a finite number.
 
     Example:
         >>> import pandas as pd
@@ -103,11 +114,14 @@ def from_parquet(path: str | Path, *, x: Sequence[str], y: Sequence[str]) -> Par
         found = parquet.ParquetFile(file)
     except (ValueError, OSError) as error:  # pyarrow's own errors are kinds of these
         raise ValueError(f"{file}: not a Parquet file ({error})") from None
-    missing = [name for name in [*x, *y] if name not in found.schema_arrow.names]
+    names = [*([] if task is None else [task]), *x, *y]
+    missing = [name for name in names if name not in found.schema_arrow.names]
     if missing:
         raise ValueError(
             f"{file}: got columns {', '.join(found.schema_arrow.names)}, expected {', '.join(missing)} too"
         )
+    if task is not None:
+        return ParquetTasks(found, file, task, tuple(x), tuple(y), scanned(found, str(file), task, [*x, *y]))
     return ParquetPieces(file, tuple(x), tuple(y), found.metadata.num_rows)
 
 

@@ -134,8 +134,7 @@ def fit(
     check_kind("objective", objective, Objective, "an objective, as bnnp.objectives.PPAVI()")
     number, size = as_integer(seed), context_size(context_share)
     gradient = Gradient(model, objective, settings)
-    ranks = gradient.ranks
-    check_batch(ranks, batch_size)
+    ranks = check_batch(gradient.ranks, tasks, batch_size)
     start_prior(model, tasks, settings.prior_start, number)
     stream = TaskStream(tasks, batch_size, size, int(child(number, STREAM).initial_seed()), model.device)
     optimiser = settings.optimiser(parameter_groups(model, settings.prior_lr_multiplier))

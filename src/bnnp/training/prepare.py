@@ -8,6 +8,7 @@ from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.priors import Prior
 from bnnp.priors.starts import Examples, SmoothNoise, Start, as_start
+from bnnp.tasks.parquet import ParquetTasks
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.task import stacked
 
@@ -45,7 +46,7 @@ def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str 
     start, prior = as_start(prior_start), model.weight_prior
     check_tasks(model, tasks)
     generator = child(as_integer(seed), START)
-    if isinstance(tasks, Collection):
+    if isinstance(tasks, Collection | ParquetTasks):
         _take_columns(model, tasks)
     model.columns.ranges = tasks.ranges().with_others(model.columns.ranges)
     if prior is not None and prior.is_standard() and not prior.network.mixes_points:
@@ -86,7 +87,7 @@ def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
             model.likelihood.check(task.y)
 
 
-def _take_columns(model: MetaLearner, tasks: Collection) -> None:
+def _take_columns(model: MetaLearner, tasks: Collection | ParquetTasks) -> None:
     columns, include_y = model.columns, model.likelihood.real_valued
     columns.x_names, columns.y_names, columns.task_name = list(tasks.x_names), list(tasks.y_names), tasks.task_name
     if columns.is_identity() and include_y:

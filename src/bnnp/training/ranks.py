@@ -9,6 +9,7 @@ from torch import nn
 from bnnp._core.random import OfShare, child
 from bnnp._core.ranks import Ranks
 from bnnp._core.shapes import Float, Tensor
+from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.optimiser import set_gradients
 
@@ -43,13 +44,15 @@ class Share:
         return OfShare.like(child(*seed), self.tasks, slice(self.start, self.stop))
 
 
-def check_batch(ranks: Ranks, batch_size: int) -> None:
-    """Refuse more processes than tasks per step."""
-    if ranks.size > batch_size:
+def check_batch(ranks: Ranks, tasks: TaskSource, batch_size: int) -> Ranks:
+    """The processes, of which there are no more than tasks per step."""
+    count = min(batch_size, len(tasks)) if isinstance(tasks, Collection) else batch_size
+    if ranks.size > count:
         raise ValueError(
-            f"batch_size: got {batch_size} tasks per step for {ranks.size} processes, expected at least one task for "
-            "each; give a larger batch_size or fewer processes"
+            f"batch_size: got {count} tasks per step for {ranks.size} processes, expected at least one task for each; "
+            "give a larger batch_size, more tasks or fewer processes"
         )
+    return ranks
 
 
 def summed(
