@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from bnnp.comparison.compare import SCORES, compared
 from bnnp.comparison.methods import METHODS
 from bnnp.comparison.plan import Plan
+from bnnp.comparison.run import SCORES, compared
 from bnnp.tasks import from_table
 
 THEIRS = {"population curve": "population", "hierarchical GP": "hgp", "mixed model": "lmm"}

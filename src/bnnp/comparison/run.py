@@ -177,10 +177,9 @@ def _quietly(predict: Any, known: Task, target: Task) -> Normal | Predictive:
 
 def _scores(found: Normal | Predictive, target: Task) -> dict[str, float]:
     if isinstance(found, Predictive):
-        all_scores = score(found, target.y, estimator="all")
-        return dict(
-            zip(SCORES, (all_scores[n] for n in ("marginal_lppd@all", "crps", "rmse", "coverage_90")), strict=True)
-        )
+        own = score(found, target.y, estimator="all")
+        names = ("marginal_lppd@all", "crps", "rmse", "coverage_90")
+        return {kind: own[name] for kind, name in zip(SCORES, names, strict=True)}
     import scoringrules
     from scipy.stats import norm
 
