@@ -6,7 +6,6 @@ import bnnp._core.waiting  # noqa: F401, before torch
 from bnnp._core.lazy import lazily
 
 if TYPE_CHECKING:  # the same names once more, for editors and type checkers
-    from bnnp import comparison as comparison
     from bnnp import evaluation as evaluation
     from bnnp import inference as inference
     from bnnp import likelihoods as likelihoods
@@ -19,6 +18,7 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp import priors as priors
     from bnnp import tasks as tasks
     from bnnp import training as training
+    from bnnp.comparison import Comparison as Comparison
     from bnnp.comparison import compare as compare
     from bnnp.estimator import BNNPClassifier as BNNPClassifier
     from bnnp.estimator import BNNPRegressor as BNNPRegressor
@@ -121,8 +121,8 @@ _PLACES = {
     "BNNPClassifier": "bnnp.estimator",
     "ContextSplit": "bnnp.estimator",
     "fit_table": "bnnp.estimator",
-    "comparison": "bnnp.comparison",
     "compare": "bnnp.comparison",
+    "Comparison": "bnnp.comparison",
 }
 
 __all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]

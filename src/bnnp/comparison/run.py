@@ -46,7 +46,7 @@ class Comparison(Shown):
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"method": ["bnnp", "other"] * 2, "task": list("aabb"), "lppd": [1.0, 0.2, 2.0, 0.8]})
         >>> rows = rows.assign(crps=0.1, rmse=0.1, coverage=0.9)
-        >>> bnnp.comparison.Comparison(rows, {"bnnp": 2.0, "other": 1.0}).table()["lppd"].tolist()
+        >>> bnnp.Comparison(rows, {"bnnp": 2.0, "other": 1.0}).table()["lppd"].tolist()
         [1.5, 0.5]
     """
 
