@@ -15,6 +15,7 @@ marginal LPPD is above the model's. CPU seconds are those of training alone: run
 import argparse
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,60 +71,71 @@ def best_possible(source: Any, tests: Collection | list[Split]) -> float | None:
     return bnnp.evaluate(Oracle(source), tests)["marginal_lppd"] if hasattr(source, "oracle") else None
 
 
-def run(options: argparse.Namespace) -> None:
-    source, tests = source_and_tests(options.data)
+def model_of(options: argparse.Namespace) -> AmortisedModel:
     if options.start:
-        model = bnnp.load(options.start)
-    else:
-        likelihood = bnnp.Gaussian(0.05, max_noise=options.max_noise)
-        model = bnnp.BNNP(1, 1, (48, 48), ACTIVATIONS[options.data], likelihood=likelihood, seed=options.seed)
+        return bnnp.load(options.start)
+    likelihood = bnnp.Gaussian(0.05, max_noise=options.max_noise)
+    return bnnp.BNNP(1, 1, (48, 48), ACTIVATIONS[options.data], likelihood=likelihood, seed=options.seed)
+
+
+def objective_of(options: argparse.Namespace) -> PPAVI:
     objective = OBJECTIVES.get(options.recipe, PPAVI())
     if options.samples:
         objective = replace(objective, num_samples=options.samples)
-    if options.by_samples:
-        objective = replace(objective, integrate=False)
-    best = best_possible(source, tests)
-    clock = {"started": time.process_time(), "spent": 0.0}
+    return replace(objective, integrate=False) if options.by_samples else objective
 
-    def evaluation(model: AmortisedModel) -> dict[str, float]:
-        clock["spent"] += time.process_time() - clock["started"]
-        if clock["spent"] > 60 * options.minutes:
+
+def settings_of(options: argparse.Namespace, evaluation: Callable[[Any], dict[str, float]]) -> bnnp.FitSettings:
+    settings = replace(RECIPES[options.recipe], evaluation=bnnp.Evaluation(evaluation, options.every))
+    if not options.learning_rate:
+        return settings
+    first, last = (float(rate) for rate in options.learning_rate.split(","))
+    return replace(settings, learning_rate=(first, last))
+
+
+class Clock:
+    """Scores a model during training, counts the CPU seconds between its calls, and ends training after `minutes`."""
+
+    def __init__(self, tests: Collection | list[Split], best: float | None, minutes: float):
+        self.tests, self.best, self.minutes = tests, best, minutes
+        self.started, self.spent = time.process_time(), 0.0
+
+    def __call__(self, model: AmortisedModel) -> dict[str, float]:
+        self.spent += time.process_time() - self.started
+        if self.spent > 60 * self.minutes:
             raise KeyboardInterrupt  # training ends as if by hand, and keeps what it has
-        scores = bnnp.evaluate(model, tests, seed=0)
+        values = {**self.scores(model), "cpu_seconds": self.spent}
+        print(json.dumps({name: round(value, 4) for name, value in values.items()}), flush=True)
+        self.started = time.process_time()
+        return values
+
+    def scores(self, model: AmortisedModel) -> dict[str, float]:
+        scores = bnnp.evaluate(model, self.tests, seed=0)
         assert isinstance(model.likelihood, Gaussian)
         noise = model.likelihood.noise.detach() * model.columns.y_scale
         values = {name: scores[f"{name}_lppd"] for name in ("pooled", "marginal", "joint")}
-        values |= {} if best is None else {"gap": best - values["marginal"]}
-        values |= {"mae": scores["mae"], "noise": float(noise.mean()), "cpu_seconds": clock["spent"]}
-        print(json.dumps({name: round(value, 4) for name, value in values.items()}), flush=True)
-        clock["started"] = time.process_time()
-        return values
+        gap = {} if self.best is None else {"gap": self.best - values["marginal"]}
+        return {**values, **gap, "mae": scores["mae"], "noise": float(noise.mean())}
 
-    settings = replace(RECIPES[options.recipe], evaluation=bnnp.Evaluation(evaluation, options.every))
-    if options.learning_rate:
-        first, last = (float(rate) for rate in options.learning_rate.split(","))
-        settings = replace(settings, learning_rate=(first, last))
+
+def run(options: argparse.Namespace) -> None:
+    source, tests = source_and_tests(options.data)
+    model, objective = model_of(options), objective_of(options)
     result = bnnp.fit(
         model,
         source,
         objective=objective,
         steps=options.steps,
         context_share=(0.1, 0.5) if options.data == "wide-gp" else (0.05, 0.5),
-        settings=settings,
+        settings=settings_of(options, Clock(tests, best_possible(source, tests), options.minutes)),
         seed=options.seed,
         progress=options.progress,
         checkpoint=options.checkpoint,
     )
     if options.save:
         model.save(options.save)
-    record = {
-        "data": options.data,
-        "recipe": options.recipe,
-        "objective": repr(objective),
-        "steps": options.steps,
-        "seed": options.seed,
-        "evaluations": result.history.evaluations,
-    }
+    record = {name: getattr(options, name) for name in ("data", "recipe", "steps", "seed")}
+    record |= {"objective": repr(objective), "evaluations": result.history.evaluations}
     Path(options.out).write_text(json.dumps(record, indent=1))
 
 

@@ -86,11 +86,10 @@ def learn(
     count, points: sizes of contexts and of tasks, where they are not those of the process.
     weight: of the predictive term and the KL; the paper has 0.1 for Heaviside functions.
     """
-    source = source_of(process, points)
     model = bnnp.BNNP(1, 1, hidden, ACTIVATIONS[process], "unitwise", bnnp.Gaussian(NOISE), seed=SEED)
     train(
         model,
-        source,
+        source_of(process, points),
         folder,
         process,
         objective=bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight),
@@ -100,6 +99,11 @@ def learn(
         recipe=recipe,
         seed=SEED,
     )
+    return measured(process, model, tests)
+
+
+def measured(process: str, model: bnnp.BNNP, tests: int) -> dict[str, Any]:
+    """What a model has learned: its noise, its scores on fresh tasks, how far its prior is from the process."""
     splits = fixed_tests(source_of(process, (100, 100)), tests, (0.02, 0.5), TEST_SEED)
     scores = bnnp.evaluate(model, splits, num_samples=200, seed=0).to_dict()
     return {

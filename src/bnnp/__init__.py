@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp.evaluation import Oracle as Oracle
     from bnnp.evaluation import Scores as Scores
     from bnnp.evaluation import evaluate as evaluate
+    from bnnp.exchange import to_arviz as to_arviz
     from bnnp.inference import infer as infer
     from bnnp.inference_nets.choices import Attentive as Attentive
     from bnnp.inference_nets.choices import Pointwise as Pointwise
@@ -39,6 +40,7 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp.models import AttBNNP as AttBNNP
     from bnnp.models import Transformer as Transformer
     from bnnp.models import WeightPosterior as WeightPosterior
+    from bnnp.models import WeightPosteriors as WeightPosteriors
     from bnnp.models import load as load
     from bnnp.models import load_posterior as load_posterior
     from bnnp.models import zoo_names as zoo_names
@@ -83,6 +85,7 @@ _PLACES = {
     "Attentive": "bnnp.inference_nets.choices",
     "Transformer": "bnnp.models",
     "WeightPosterior": "bnnp.models",
+    "WeightPosteriors": "bnnp.models",
     "load": "bnnp.models",
     "load_posterior": "bnnp.models",
     "zoo_names": "bnnp.models",
@@ -116,6 +119,7 @@ _PLACES = {
     "Oracle": "bnnp.evaluation",
     "Scores": "bnnp.evaluation",
     "plots": "bnnp.plots",
+    "to_arviz": "bnnp.exchange",
     # tables and scikit-learn
     "BNNPRegressor": "bnnp.estimator",
     "BNNPClassifier": "bnnp.estimator",

@@ -217,7 +217,7 @@ def test_weight_samples_do_not_depend_on_the_number_of_threads(monkeypatch, thre
     for number in (1, 2):
         threads(number)
         posteriors.append(model.condition(x, torch.sin(3 * x), num_samples=30))
-    assert len(draws.sample_chunks(range(30), model._numbers_per_sample(12))) > 2
+    assert len(draws.sample_chunks(range(30), model.numbers_per_sample(12))) > 2
     assert max(shares) > 1
     one, two = (posterior.weights for posterior in posteriors)
     torch.testing.assert_close(two, one, rtol=1e-5, atol=1e-5)

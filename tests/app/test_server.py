@@ -76,6 +76,15 @@ def test_subjects_and_calibration(port):
     assert 0 <= scores["scores"]["coverage_90"]["mean"] <= 1
 
 
+def test_the_true_function_passes_through_the_points_of_its_data_set(model):
+    source = bnnp.tasks.gp(noise=0.0, points=(9, 9), length_scale=2.0)
+    found = pictures.subject(Gallery({"small": model}, source), {"number": 3})
+    values = np.interp(np.ravel(found["x"]), found["truth"]["x"], found["truth"]["y"])
+    np.testing.assert_allclose(values, np.ravel(found["y"]), atol=2e-3)
+    table = bnnp.tasks.from_arrays([(X, Y)])
+    assert pictures.subject(Gallery({"small": model}, table), {"number": 0})["truth"] is None
+
+
 def test_another_method_reports_progress_and_its_warnings(model, port):
     with visit(port) as page:
         page.send(json.dumps(question(X, Y, kind="infer", of="learned", method="mfvi")))

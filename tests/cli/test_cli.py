@@ -54,7 +54,7 @@ def test_version_as_a_script_and_as_a_module(bnnp_command):
 
 def test_train_writes_model_history_and_figures(trained):
     names = {file.name for file in trained.parent.iterdir()}
-    assert {"model.bnnp", "history.json", "history.png", "prior.png"} <= names
+    assert {"model.bnnp", "history.json", "history.png", "prior.png", "report.html"} <= names
     assert json.loads((trained.parent / "history.json").read_text())["steps"][-1]["step"] == 30
     columns = bnnp.load(trained).columns
     assert (columns.x_names, columns.y_names) == (["hour"], ["level"])

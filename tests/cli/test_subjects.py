@@ -47,6 +47,20 @@ def test_names_stay_as_they_are_written(predict, model, tmp_path):
     np.testing.assert_allclose(table["level_mean"].astype(float), means)
 
 
+def test_a_figure_of_all_subjects_may_be_had(predict, tmp_path):
+    wanted = "subject,hour\n13,6\nnew,6\n"
+    code, out, err = predict(KNOWN, wanted, "--plot", tmp_path / "subjects.svg")
+    assert code == 0, err
+    assert f"wrote {tmp_path / 'subjects.svg'}" in out
+    assert (tmp_path / "subjects.svg").read_text().startswith("<?xml")
+    many = "subject,hour\nNA,1\n" + "".join(f"new{i},6\n" for i in range(21))
+    assert "shows the first 20 of 22 subjects" in predict(KNOWN, many, "--plot", tmp_path / "many.png")[2]
+    code, _, err = predict(KNOWN, wanted, "--plot", tmp_path / "subjects.csv", out="other.csv")
+    assert code == 2
+    assert "--plot: got" in err
+    assert not (tmp_path / "other.csv").exists()
+
+
 def test_known_points_that_nobody_asked_for_are_counted(predict):
     code, _, err = predict(KNOWN, "subject,hour\nNA,6\n")
     assert code == 0

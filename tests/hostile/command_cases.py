@@ -43,6 +43,7 @@ GOOD = {
     ],
     "evaluate": ["{model}", "{known}", "--task", "subject", "--samples", "4"],
     "sample": ["{model}", "--num", "2"],
+    "app": ["{model}", "--table", "{known}", "--task", "subject", "--export", "page.html"],
     "experiment": ["posterior_quality", "--scale", "smoke", "--only", "no run at all", "--quiet"],
     "bench": ["--setting", "a", "--repeats", "1", "--quiet"],
     "info": ["{model}"],
@@ -80,9 +81,12 @@ BY_NAME = {
     "out": ["{folder}", "{known}/p.csv", "p.docx", "p"],
     "workers": ["0", "2.5", "x", ""],
     "only": [],
+    "port": ["-1", "65536", "2.5", "x", "", "80"],
+    "export": ["{folder}", "{known}/p.html", "p.docx", "p", "{known}"],
     "model": ["{nowhere}", "{empty}", "{picture}", "{binary}", "{known}", "zoo:nonsense", "zoo:", "{folder}"],
 }
 """Bad values of options that are not as their kind says."""
+BY_NAME["models"] = [*BY_NAME["model"], "{peer}"]
 OF_FOLDERS = {"out": ["{known}", "{known}/m"], "model": BY_KIND[str]}
 
 
@@ -107,8 +111,6 @@ def of_options() -> Iterator[tuple[str, list[str], str]]:
     """Every option of every verb with every bad value."""
     for verb in VERBS:
         name = verb.__name__
-        if name == "app":  # it serves until it is stopped; tests/app has its bad commands and messages
-            continue
         for option, kind, by_place in options(verb):
             for number, value in enumerate(bad_values(name, option, kind)):
                 flag = "--" + option.replace("_", "-")
@@ -146,5 +148,7 @@ def _replaced(verb: str, option: str, value: str) -> list[str]:
 
 def _with_out(verb: str, words: list[str], option: str = "") -> list[str]:
     return (
-        words if verb == "info" or option == "out" or "--out" in words else [*words, "--out", OUT.get(verb, "out.csv")]
+        words
+        if verb in ("info", "app") or option == "out" or "--out" in words
+        else [*words, "--out", OUT.get(verb, "out.csv")]
     )

@@ -17,6 +17,7 @@ from bnnp import inference, neural_processes, objectives, starts
 from bnnp.tasks import ContextCount, Split, Task, from_arrays, from_table, random_split, read_table
 from hostile.bad_values import COUNTS, FLAGS, KINDS, MATRICES, NAMES, POSITIVE, SEEDS, SHARES
 
+NO_PATHS = ["", None, 3, b"run", ["run"], "run\0", math.nan]
 X, Y = [0.0, 0.5, 1.0], [1.0, 2.0, 0.5]
 
 
@@ -255,8 +256,12 @@ TABLE: list[tuple[str, Door, dict[str, list[Any]]]] = [
         )
         for name in ("sawtooth", "heaviside", "gp", "bnn")
     ],
-    ("load", bnnp.load, {"path": ["nowhere.bnnp", "zoo:nonsense", "", None, 3]}),
-    ("load_posterior", bnnp.load_posterior, {"path": ["nowhere.bnnp", ""]}),
+    ("load", bnnp.load, {"path": ["nowhere.bnnp", "zoo:nonsense", *NO_PATHS]}),
+    ("load_posterior", bnnp.load_posterior, {"path": ["nowhere.bnnp", *NO_PATHS]}),
+    ("model.save", lambda **choice: model().save(**choice), {"path": NO_PATHS}),
+    ("posterior.save", lambda **choice: post().save(**choice), {"path": NO_PATHS}),
+    ("checkpointing", bnnp.Checkpointing, {"folder": NO_PATHS}),
+    ("fit-checkpoint", fit, {"checkpoint": [path for path in NO_PATHS if path is not None]}),
     ("Split", lambda **c: bnnp.evaluate(model(), [Split(tasks()[0], tasks()[0])], **c), {"num_samples": [0, "3"]}),
     ("Spread", starts.Spread, {"slope": [0, -1.0, math.nan, "8"]}),
     ("HMC", inference.HMC, {"step_size": POSITIVE, "leapfrog_steps": COUNTS}),

@@ -76,6 +76,7 @@ COLUMN_OPTIONS: list[tuple[str, str, list[str]]] = [
     ("infer-context", "infer", ["{model}", "--context", "{bad}", "--targets", "{wanted}", *QUICK]),
     ("infer-targets", "infer", ["{model}", "--context", "{known}", "--targets", "{bad}", *QUICK]),
     ("evaluate", "evaluate", ["{model}", "{bad}"]),
+    ("app", "app", ["{model}", "--table", "{bad}", "--export", "page.html"]),
 ]
 """Where tables are read."""
 
@@ -112,6 +113,14 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
         (["sample", "{model}", *words.split()], words.split()[0])
         for words in ("--drop-missing", "--delimiter ;", "--decimal ,")
     ],
+    *[
+        (["app", "{model}", "--export", "p.html", *words.split()], words.split()[0])
+        for words in ("--task a", "--drop-missing", "--skip-small", "--delimiter ;", "--decimal ,", "--port 8080")
+    ],
+    (["app", "{model}", "--source", "gp", "--table", "{known}", "--export", "p.html"], "--source"),
+    (["app", "{model}", "--source", "nowhere", "--export", "p.html"], "--source"),
+    (["app", "{model}", "{peer}", "--export", "p.html"], "no prior over weights"),
+    (["app"], "[Mm]odel|MODEL"),
     (["sample", "{model}", "--low", "5", "--high", "1"], "--low"),
     (["sample", "{model}", "--at", "{header}"], "no rows"),
     (["train", "{header}", *TRAIN], "no rows"),

@@ -127,6 +127,16 @@ def test_quantiles_of_certain_and_of_far_components():
     assert pred.quantile(0.2, noise=False).item() == pytest.approx(-100, abs=1e-3)
 
 
+@pytest.mark.parametrize("width", [0.0, 1e-7])
+def test_the_search_for_quantiles_does_not_rest_on_a_thin_component(width):
+    """At the middle component the distribution function is steep but far from these levels."""
+    means = torch.tensor([-1.0, 0.0, 1.0], dtype=FLOAT64)[:, None, None]
+    components: Any = None
+    variances, nothing = torch.full_like(means, width**2), torch.zeros(1, 1, dtype=FLOAT64)
+    pred = MixturePredictive(means, variances, nothing, components, Gaussian(0.1), Columns(1, 1))
+    np.testing.assert_allclose(pred.quantile([0.1, 0.5, 0.9], noise=False).ravel(), [-1, 0, 1], atol=2 * width)
+
+
 @every_prior
 def test_contexts_in_chunks_predict_the_same(prior):
     model, context = model_of(prior), task(9, 1)

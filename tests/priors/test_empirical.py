@@ -175,4 +175,4 @@ def test_a_constant_input_is_ignored():
     model = bnnp.BNNP(2, 1, hidden=(16, 16), activation="silu", dtype=torch.float64)
     noise = bnnp.starts.Empirical().set(model.prior, examples, torch.Generator().manual_seed(0))
     assert noise is not None
-    assert float(noise) < float(y.std())
+    assert float(noise.noise) < float(y.std())

@@ -63,6 +63,18 @@ def test_the_examples_of_the_last_layer_run():
     assert not names["paper"].integrate
 
 
+def test_the_examples_of_results_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for code in fenced((ROOT / "docs" / "results.md").read_text(), "python"):
+            exec(compile(code, "results.md", "exec"), names)
+    assert printed.getvalue().startswith("['x0', 'y0_mean', 'y0_std', 'y0_q05', 'y0_q50', 'y0_q95']")
+    assert (tmp_path / "subjects.png").stat().st_size > 0
+    assert names["trust"].draws == 1000
+
+
 @pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
 def test_the_examples_of_other_inference_run():
     blocks = fenced((ROOT / "docs" / "inference.md").read_text(), "python")

@@ -53,6 +53,11 @@ def test_the_help_of_the_command_line_needs_neither_figures_nor_tables():
     assert not found & (set(HEAVY) - {"typer", "rich"})
 
 
+def test_nothing_that_only_unix_has_is_imported_with_the_library():
+    hidden = "import sys; sys.modules.update(dict.fromkeys(('fcntl', 'grp', 'pwd', 'resource', 'termios')))"
+    imported_after(f"{hidden}; import bnnp; {FIRST_USE}; import bnnp.cli.entry")
+
+
 def test_every_public_name_is_there_and_the_type_checkers_list_is_the_same():
     for name in bnnp.__all__:
         assert getattr(bnnp, name) is not None

@@ -63,8 +63,6 @@ def without_command(section: str) -> list[str]:
 
 @EACH_DOCUMENT
 def test_a_command_stands_beside_every_table_of_measured_numbers(document):
-    if document == ROOT / "docs" / "notes" / "training.md":
-        pytest.xfail("some of its tables lack their command")
     assert [first for section in sections(document) for first in without_command(section)] == []
 
 

@@ -308,7 +308,10 @@ def test_the_order_of_batches_says_nothing_about_their_size():
     assert abs(correlation) < 4 * 0.06  # batches in the order of their size would read 1
 
 
-def test_a_small_collection_fills_larger_batches():
-    tasks = from_arrays([(np.arange(4.0), np.arange(4.0)), (np.arange(6.0), np.arange(6.0))])
-    batch = stream(batch_size=7, source=tasks).batch(0)
-    assert len(batch) == 7
+@pytest.mark.parametrize(("count", "batch_size"), [(2, 2), (2, 7), (6, 5), (50, 5)])
+def test_a_batch_holds_different_tasks(count: int, batch_size: int):
+    tasks = from_arrays([(np.arange(4.0), np.full(4, float(task))) for task in range(count)])
+    batches = stream(batch_size=batch_size, source=tasks)
+    drawn = [batches.batch(step).target.y[:, 0, 0].tolist() for step in range(5 * POOL_BATCHES)]
+    assert all(len(set(batch)) == len(batch) == min(count, batch_size) for batch in drawn)
+    assert {task for batch in drawn for task in batch} == set(range(count))

@@ -48,7 +48,7 @@ def test_clip_norm_bounds_the_step():
         ),
         ({"evaluation": 5}, "function: got 5, expected a function of the model"),
         ({"checkpoint": "run", "checkpoint_every": 0}, "every: got 0, expected .*, as in Checkpointing"),
-        ({"checkpoint": 5}, "checkpoint: got 5, expected a folder"),
+        ({"checkpoint": 5}, "checkpoint: got 5, expected the name of a file or folder"),
         ({"chunk_size": 0}, "chunk_size: got 0, expected a positive number of points, as in 512, or None"),
         ({"optimiser": "adam"}, "optimiser: got 'adam', expected a function of the parameters, as torch.optim.Adam"),
         ({"learning_rate": (1e-3,)}, r"learning_rate: got \(0.001,\), expected a number, as in 1e-3, or its first and"),

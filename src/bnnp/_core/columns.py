@@ -30,7 +30,7 @@ class Columns(nn.Module):
     """Name, shift, scale and range of every column, taken from the training tasks and kept with the model.
 
     The model works with mean 0 and variance 1; the user works in the user's own units. Shifts start at 0 and scales at
-    1.
+    1. Shifts and scales of positive outputs are those of their logarithms.
 
     Args:
         in_size: Number of input columns.
@@ -43,6 +43,7 @@ class Columns(nn.Module):
         y_names: Names of the output columns.
         task_name: Name of the column that told the training tasks apart; None where there was none.
         ranges: The smallest and the largest values of all columns in training; None where these are not known.
+        positive: Whether outputs are positive numbers, whose logarithms the model works with.
         encodings: How the columns of the user's tables became these numbers; None where numbers were given.
     """
 
@@ -57,6 +58,7 @@ class Columns(nn.Module):
         self.y_names = list(y_names) or [f"y{i}" for i in range(out_size)]
         self.task_name: str | None = None
         self.ranges: Ranges | None = None
+        self.positive = False
         self.encodings: Encodings | None = None
         self.register_buffer("x_shift", torch.zeros(in_size))
         self.register_buffer("x_scale", torch.ones(in_size))
@@ -85,7 +87,8 @@ class Columns(nn.Module):
                 )
         self._set("x", self.x_names, x)
         if include_y:
-            self._set("y", self.y_names, y)
+            self.check_positive(y, "y")
+            self._set("y", self.y_names, y.log() if self.positive else y)
 
     def _set(self, which: str, names: Sequence[str], values: Tensor) -> None:
         shift, scale = getattr(self, f"{which}_shift"), getattr(self, f"{which}_scale")
@@ -110,6 +113,8 @@ class Columns(nn.Module):
         y: Float[Tensor, "points y"],
         x_names: Sequence[str] = (),
         y_names: Sequence[str] = (),
+        *,
+        positive: bool = False,
     ) -> "Columns":
         """The columns of some points, in float64.
 
@@ -118,11 +123,13 @@ class Columns(nn.Module):
             y: Outputs of the points.
             x_names: Names of the input columns.
             y_names: Names of the output columns.
+            positive: Whether outputs are positive numbers, whose logarithms the model works with.
 
         Raises:
             ValueError: If an output has the same value in every row.
         """
         columns = Columns(x.shape[1], y.shape[1], x_names, y_names).double()
+        columns.positive = positive
         columns.fit(x, y)
         return columns
 
@@ -133,6 +140,7 @@ class Columns(nn.Module):
         if include_y:
             self.y_shift.copy_(other.y_shift)
             self.y_scale.copy_(other.y_scale)
+            self.positive = other.positive
 
     def is_identity(self) -> bool:
         """Whether the model sees the user's numbers unchanged."""
@@ -206,6 +214,8 @@ class Columns(nn.Module):
             ValueError: If there is such a number; the message names its row and column.
         """
         names = self.x_names if which == "x" else self.y_names
+        if which == "y":
+            self.check_positive(values, name, rows)
         standardised = self.standardise_x(values) if which == "x" else self.standardise_y(values)
         largest = torch.finfo(self.x_shift.dtype).max ** 0.25
         bad = (~(standardised.abs() <= largest)).nonzero()
@@ -216,6 +226,17 @@ class Columns(nn.Module):
                 f"{names[column]!r}, expected numbers that are not so far from those of training: in the model's units "
                 f"it is {standardised[row, column].item():.2g}, and the model holds numbers up to {largest:.2g}; "
                 "correct or remove this row"
+            )
+
+    def check_positive(self, y: Float[Tensor, "points y"], name: str, rows: Sequence[int] | None = None) -> None:
+        """Refuse outputs that are not positive, if outputs are positive numbers; arguments as for `check_size`."""
+        bad = (~(y > 0)).nonzero() if self.positive else []
+        if len(bad):
+            row, column = bad[0].tolist()
+            raise ValueError(
+                f"{name}: got {y[row, column].item():g} at row {row if rows is None else rows[row]}, column "
+                f"{self.y_names[column]!r}, expected positive numbers, whose logarithms the model works with; correct "
+                "or remove this row, or train without positive=True"
             )
 
     def outside(self, x: ArrayLike | Tensor) -> Bool[Tensor, "points"]:
@@ -252,6 +273,8 @@ class Columns(nn.Module):
             record["task"] = self.task_name
         if self.ranges is not None:
             record["ranges"] = self.ranges.record()
+        if self.positive:
+            record["positive"] = True
         if self.encodings is not None:
             record["encodings"] = self.encodings.record()
         return record
@@ -267,6 +290,7 @@ class Columns(nn.Module):
             raise ValueError("names of columns do not fit the model")
         self.x_names, self.y_names = names["x"], names["y"]
         self.task_name = str(record["task"]) if "task" in record else None
+        self.positive = bool(record.get("positive", False))
         if "ranges" in record:
             self.ranges = Ranges.of_record(record["ranges"], len(self.x_names), len(self.y_names))
         self.encodings = Encodings.of_record(record["encodings"], self.x_names) if "encodings" in record else None
@@ -282,8 +306,18 @@ class Columns(nn.Module):
 
     def standardise_y(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch y"]:
         """The user's outputs as the model sees them."""
-        return (y - self.y_shift) / self.y_scale
+        return ((y.log() if self.positive else y) - self.y_shift) / self.y_scale
+
+    def restore_x(self, x: Float[Tensor, "*batch x"]) -> Float[Tensor, "*batch x"]:
+        """Inputs in the user's units, in float64."""
+        return x.double() * self.x_scale + self.x_shift
 
     def restore_y(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch y"]:
         """Outputs in the user's units, in float64, so that a small variation about a large mean is not lost."""
-        return y.double() * self.y_scale + self.y_shift
+        values = y.double() * self.y_scale + self.y_shift
+        return values.exp() if self.positive else values
+
+    def log_slope(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch"]:
+        """How much higher the log-density of outputs is in the user's units, in float64, given them in the model's."""
+        slope = -self.y_scale.double().log().expand(y.shape)
+        return (slope - y.double() * self.y_scale - self.y_shift if self.positive else slope).sum(-1)

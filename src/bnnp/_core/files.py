@@ -1,5 +1,6 @@
 """Files on disk: written completely or not at all, and open to nobody whom the user's umask keeps out."""
 
+import errno
 import glob
 import os
 import secrets
@@ -8,11 +9,29 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from bnnp._core.locks import lock
 
 TEMPORARY = ".tmp"
+
+
+def as_path(value: Any, name: str = "path") -> Path:
+    """A path that a user gave.
+
+    Args:
+        value: What the user gave.
+        name: The argument's name, for the error.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: If it is not a string or a path, is empty, or no file can have such a name.
+    """
+    if not isinstance(value, str | os.PathLike) or str(value) == "" or "\0" in str(value):
+        raise ValueError(f"{name}: got {value!r}, expected the name of a file or folder, as in 'model.bnnp'")
+    return Path(value)
 
 
 def write_atomically(path: str | Path, content: bytes | str) -> Path:
@@ -29,11 +48,14 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
         The path.
 
     Raises:
+        ValueError: If the path is not one.
         OSError: If the file cannot be written, as on a full disk. The old content stays.
     """
-    path = Path(path)
+    path = as_path(path)
     data = content.encode() if isinstance(content, str) else content
     try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(path)
         with _new_file_beside(path) as (file, temporary):

@@ -32,3 +32,16 @@ def lazily(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any
         return sorted({*vars(sys.modules[package]), *places})
 
     return look_up, names
+
+
+def later(place: str, name: str) -> Any:
+    """A function of a room further right on the arrow, looked up when a method that stands for it is called.
+
+    Args:
+        place: The module that defines it.
+        name: Its name.
+
+    Example:
+        `later("bnnp.evaluation.trust", "check")(post)`
+    """
+    return getattr(importlib.import_module(place), name)

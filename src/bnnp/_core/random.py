@@ -1,6 +1,6 @@
 """Randomness: public functions take a seed or a generator, all others a generator. The global state never changes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -43,9 +43,50 @@ def child(seed: int, *keys: int, device: torch.device | str = "cpu") -> torch.Ge
     return torch.Generator(device).manual_seed((int(state[0]) << 31) ^ int(state[1]))
 
 
+class OfShare(torch.Generator):
+    """A generator for some tasks of a batch: `normal` and `uniform` give them the draws that they have in the whole.
+
+    Attributes:
+        tasks: Tasks of the whole batch.
+        share: Which of them.
+    """
+
+    tasks: int
+    share: slice
+
+    @staticmethod
+    def like(whole: torch.Generator, tasks: int, share: slice) -> "OfShare":
+        """A generator in the state of another.
+
+        Args:
+            whole: The generator of the whole batch.
+            tasks: As the attribute.
+            share: As the attribute.
+        """
+        generator = OfShare(whole.device)
+        generator.set_state(whole.get_state())
+        generator.tasks, generator.share = tasks, share
+        return generator
+
+
 def normal(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
     """Standard normal draws in the dtype and on the device of `like`. The draws do not depend on that device."""
-    return torch.randn(*shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
+    return _of_tasks(torch.randn, shape, generator, like.dtype).to(like.device)
+
+
+def uniform(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Draws between 0 and 1, on the generator's device."""
+    return _of_tasks(torch.rand, shape, generator, torch.float32)
+
+
+def _of_tasks(
+    draw: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
+) -> Tensor:
+    """Draws with tasks as the first axis; for a share of the tasks, all are drawn and the others left."""
+    if not isinstance(generator, OfShare):
+        return draw(*shape, generator=generator, dtype=dtype, device=generator.device)
+    whole = draw(generator.tasks, *shape[1:], generator=generator, dtype=dtype, device=generator.device)
+    return whole[generator.share]
 
 
 class starting_from(TorchFunctionMode):  # noqa: N801 (used as a function, in `with`)

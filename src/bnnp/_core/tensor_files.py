@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from bnnp._core.files import write_atomically
+from bnnp._core.files import as_path, write_atomically
 from bnnp._core.shapes import Tensor
 
 FORMAT_VERSION = 2
@@ -67,7 +67,7 @@ def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
         FileNotFoundError: If there is no such file.
         ValueError: If it is another file, is damaged, or was written by a newer version.
     """
-    path = Path(path)
+    path = as_path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
     try:

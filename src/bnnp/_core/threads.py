@@ -38,6 +38,27 @@ def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[R
     """
     threads = torch.get_num_threads()
     workers = min(threads, len(items))
+    return _mapped(work, items, workers, threads // max(1, workers))
+
+
+def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """`in_parallel`, with a single thread of torch for each item.
+
+    Where torch splits a product over threads, its last bits depend on their number; here they depend on neither the
+    number of threads nor that of the items.
+
+    Args:
+        work: What to do with an item.
+        items: The items.
+
+    Returns:
+        The results, in the order of the items.
+    """
+    return _mapped(work, items, torch.get_num_threads(), 1)
+
+
+def _mapped(work: Callable[[Item], Result], items: Sequence[Item], workers: int, share: int) -> list[Result]:
+    """The results of items in a pool of threads, with `share` threads of torch each."""
     if workers <= 1 or getattr(_thread, "is_ours", False):
         return [work(item) for item in items]
     differentiable, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
@@ -47,7 +68,7 @@ def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[R
             return work(item)
 
     contexts = [copy_context() for _ in items]  # one per item: only one thread at a time can enter a context
-    pool = _pool(workers, threads // workers)
+    pool = _pool(workers, share)
     return list(pool.map(lambda context, item: context.run(in_thread, item), contexts, items))
 
 

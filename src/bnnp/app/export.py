@@ -144,6 +144,8 @@ def _check(name: str, model: AmortisedModel) -> None:
         "points of a context see each other": not can_be_cut(model),
         "its prior correlates the weights of several units": model.prior.couples_outputs,
         "its likelihood is not Gaussian, Bernoulli or categorical": likelihood not in LIKELIHOODS,
+        "its outputs are positive, on a log scale": model.columns.positive,
+        "its noise varies with the inputs": isinstance(model.likelihood, Gaussian) and model.likelihood.varies,
         "its activation is a function of your own": not isinstance(model.network.activation, str),
         "it is in float64": model.dtype != torch.float32,
     }

@@ -16,10 +16,13 @@ from bnnp.likelihoods.categorical import Categorical
 from bnnp.models.amortised import AmortisedModel
 from bnnp.models.sums import can_be_cut
 from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.synthetic import Synthetic
 from bnnp.tasks.task import Task
 
 REACH = 2.0
 """Without data sets, the page shows inputs and outputs within this many of the model's own units."""
+INPUTS_OF_FUNCTION = 401
+"""Inputs at which a true function is drawn."""
 NAMES_AT_MOST = 1000
 """Names of data sets that the page lists; others are found by their number."""
 
@@ -83,7 +86,21 @@ class Gallery:
             raise ValueError("subject: there are no data sets; start the page with --table or --source")
         if isinstance(self.tasks, Collection):
             return self.tasks[number % len(self.tasks)]
+        if isinstance(self.tasks, Synthetic):
+            return self._drawn(self.tasks, number)[0]
         return self.tasks.draw(1, torch.Generator().manual_seed(number))[0]
+
+    def function(self, number: int) -> dict[str, list[float]] | None:
+        """The true function of a data set, as inputs and values, where the source knows it."""
+        if not isinstance(self.tasks, Synthetic):
+            return None
+        return {"x": self._line(self.tasks).tolist(), "y": self._drawn(self.tasks, number)[1].flatten().tolist()}
+
+    def _drawn(self, source: Synthetic, number: int) -> tuple[Task, torch.Tensor]:
+        return source.draw_with_function(torch.Generator().manual_seed(number), self._line(source)[:, None])
+
+    def _line(self, source: Synthetic) -> torch.Tensor:
+        return torch.linspace(source.low, source.high, INPUTS_OF_FUNCTION, dtype=torch.float64)
 
     def describe(self) -> dict[str, Any]:
         """All that the page must know before its first picture, as plain values."""

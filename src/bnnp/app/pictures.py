@@ -94,9 +94,10 @@ def numbers(predictive: Predictive, functions: int) -> dict[str, Any]:
 
 
 def subject(gallery: Gallery, message: dict[str, Any]) -> dict[str, Any]:
-    """The points of one data set."""
-    task = gallery.subject(whole(message, "number", 0, 2**31))
-    return {"name": task.name, "x": task.x.tolist(), "y": task.y.tolist()}
+    """The points of one data set, and its true function where the source knows it."""
+    number = whole(message, "number", 0, 2**31)
+    task = gallery.subject(number)
+    return {"name": task.name, "x": task.x.tolist(), "y": task.y.tolist(), "truth": gallery.function(number)}
 
 
 def calibration(gallery: Gallery, message: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from bnnp._core.columns import ExtrapolationWarning
 from bnnp.app import pictures, protocol
 from bnnp.app.gallery import Gallery
 from bnnp.app.pages import TYPES, asset, headers
@@ -240,6 +241,7 @@ def serve(gallery: Gallery, port: int) -> None:
         port: The port on the loopback address.
     """
     warnings.simplefilter("ignore", InferenceWarning)  # the page shows them
+    warnings.simplefilter("ignore", ExtrapolationWarning)  # its figure has a little room beside the data
     own = listening(port)
     for model in gallery.models.values():  # compiled loops are loaded now, so that the first picture does not wait
         model.condition(torch.zeros(2, model.in_size), torch.zeros(2, model.y_size), num_samples=2).predict(

@@ -28,6 +28,7 @@ FIRST_WORDS = [
     "chains",
     "decimal",
     "delimiter",
+    "export",
     "hidden",
     "likelihood",
     "method",
@@ -50,11 +51,13 @@ FIRST_WORDS = [
 """Arguments that are flags of the same name, where a message begins with them."""
 PHRASES = {
     r"missing='drop'": "--drop-missing",
+    r"positive=True": "--positive",
     r"from_table\(\.\.\., small='drop'\)": "--skip-small",
     r"bnnp\.tasks\.read_table\(path, (delimiter|decimal)=\.\.\.\)": r"--\1",
     r"bnnp\.tasks\.read_table\(path, (delimiter|decimal)=('.*?')\)": r"--\1 \2",
     r"as in \(([^ ()]+), ([^ ()]+)\)": r"as in \1,\2",
     r"^share: ": "--learnability: ",
+    r"as in bnnp\.Gaussian\((\S+)\), or a larger min_pseudo_noise": r"as in bnnp train --noise \1",
 }
 """Cures of the library, and what they are called here."""
 

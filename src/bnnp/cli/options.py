@@ -25,6 +25,14 @@ SkipSmall = Annotated[
     bool,
     typer.Option("--skip-small", help="Leave out data sets with fewer than 2 points.", rich_help_panel=DATA),
 ]
+Positive = Annotated[
+    bool,
+    typer.Option(
+        "--positive",
+        help="Learn the logarithms of the outputs, which must be positive. Predictions are in the table's units.",
+        rich_help_panel=DATA,
+    ),
+]
 SkipUnknown = Annotated[
     bool,
     typer.Option("--skip-small", help="Leave out data sets without known points.", rich_help_panel=DATA),

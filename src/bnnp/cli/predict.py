@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 import bnnp
+from bnnp import plots
+from bnnp.cli.messages import say
 from bnnp.cli.options import (
     DATA,
     INFERENCE,
@@ -23,13 +26,15 @@ from bnnp.cli.options import (
     SkipUnknown,
     TaskColumn,
 )
-from bnnp.cli.questions import Questions
+from bnnp.cli.questions import Questions, prediction_numbers
 from bnnp.cli.reading import Reading
+from bnnp.cli.windows import Asked, Kept, in_windows
 from bnnp.cli.words import print_files, with_prior
 from bnnp.evaluation.scores import Posterior
 from bnnp.inference import METHODS, Effort, infer_many
 from bnnp.prediction import ExtrapolationWarning
 from bnnp.tasks.tables import check_out, write_table
+from bnnp.tasks.task import Task
 
 Targets = Annotated[Path, typer.Option(help="Inputs to predict at: CSV, TSV, Excel or Parquet.", rich_help_panel=DATA)]
 TargetsOrContext = Annotated[
@@ -40,6 +45,7 @@ TargetsOrContext = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that share the work.", rich_help_panel=INFERENCE)]
 MethodName = Annotated[str, typer.Option("--method", help=f"One of {', '.join(METHODS)}.", rich_help_panel=INFERENCE)]
 Samples = Annotated[int, typer.Option("--samples", help="Weight samples.", rich_help_panel=INFERENCE)]
 Steps = Annotated[
@@ -48,6 +54,15 @@ Steps = Annotated[
 ]
 Warmup = Annotated[int, typer.Option(help="First steps of each chain, which are not used.", rich_help_panel=INFERENCE)]
 Chains = Annotated[int, typer.Option(help="Markov chains.", rich_help_panel=INFERENCE)]
+
+
+Plot = Annotated[
+    Path | None,
+    typer.Option(help="A figure of all subjects, with known points and bands: PNG, SVG or PDF.", rich_help_panel=DATA),
+]
+
+PLOTTED = 20
+"""The largest number of subjects in a figure."""
 
 
 def predict(
@@ -61,22 +76,32 @@ def predict(
     decimal: Decimal = None,
     samples: PosteriorSamples = None,
     out: OutTable = Path("predictions.csv"),
+    plot: Plot = None,
     seed: Seed = 0,
+    workers: Workers = 1,
+    quiet: Quiet = False,
 ) -> None:
     """Predict new points of one data set, or of several told apart by --task, in the units of the tables.
 
     Standard error says how many subjects have known points. The others are predicted from the prior, and the column
     from_prior says so. The column outside_training marks inputs outside the range of the training inputs.
 
+    The numbers of a subject do not depend on the others, nor on --workers. A command that was ended early goes on where
+    it was when it is given again.
+
     Example: bnnp predict model --context known.csv --targets wanted.csv --out predictions.csv
     """
-    check_out(out, inputs=[context, targets])
+    _check_files(out, plot, [context, targets])
     loaded = bnnp.load(model)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     questions = Questions.read(loaded, context, targets, task, reading)
+    kept = Kept(out, loaded, Asked(samples, seed))
+    numbers = in_windows(loaded, questions.asked, kept, workers, progress=not quiet)
+    first = [] if plot is None else questions.asked[:PLOTTED]
     choices = {} if samples is None else {"num_samples": samples}
-    posteriors = [loaded.condition(q.x, q.y, seed=seed, **choices) for q in questions.asked]
-    _write_predictions(out, questions, posteriors)
+    posteriors = [loaded.condition(q.x, q.y, seed=seed, **choices) for q in first]
+    _write_predictions(out, questions, numbers, posteriors, plot)
+    kept.remove()
 
 
 def infer(
@@ -94,6 +119,7 @@ def infer(
     warmup: Warmup = 500,
     chains: Chains = 4,
     out: OutTable = Path("predictions.csv"),
+    plot: Plot = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -103,7 +129,7 @@ def infer(
 
     Example: bnnp infer model --context known.csv --targets wanted.csv --method hmc --out predictions.csv
     """
-    check_out(out, inputs=[context, targets])
+    _check_files(out, plot, [context, targets])
     loaded = with_prior(bnnp.load(model), "infer")
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
     questions = Questions.read(loaded, context, targets or context, task, reading)
@@ -116,11 +142,33 @@ def infer(
         seed=seed,
         progress=not quiet,
     )
-    _write_predictions(out, questions, posteriors)
-
-
-def _write_predictions(out: Path, questions: Questions, posteriors: Sequence[Posterior]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
-        table = questions.table([p.predict(q.x_new) for p, q in zip(posteriors, questions.asked, strict=True)])
-    print_files([write_table(out, table)])
+        predictives = [p.predict(q.x_new) for p, q in zip(posteriors, questions.asked, strict=True)]
+    _write_predictions(out, questions, [prediction_numbers(one) for one in predictives], posteriors, plot)
+
+
+def _check_files(out: Path, plot: Path | None, inputs: Sequence[Path | None]) -> None:
+    check_out(out, inputs=inputs)
+    if plot is not None:
+        check_out(plot, plots.ENDINGS, [*inputs, out], "--plot")
+
+
+def _write_predictions(
+    out: Path,
+    questions: Questions,
+    numbers: Sequence[np.ndarray],
+    posteriors: Sequence[Posterior],
+    plot: Path | None,
+) -> None:
+    """Write the table, and a figure of the first posteriors where one is asked for."""
+    files = [write_table(out, questions.table(numbers))]
+    if plot is not None:
+        known = [Task.of(q.x, q.y, q.name) for q in questions.asked]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
+            figure = plots.subjects(posteriors, known[: len(posteriors)], most=PLOTTED)
+            files.append(plots.save_figure(figure, plot))
+        if len(known) > PLOTTED:
+            say(f"note: {plot} shows the first {PLOTTED} of {len(known)} subjects")
+    print_files(files)

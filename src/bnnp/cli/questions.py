@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,20 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bnnp._core.columns import Columns
 from bnnp._core.show import listed
 from bnnp.cli.messages import note_left_out, say
 from bnnp.cli.reading import Reading, checked_inputs, checked_outputs
-from bnnp.likelihoods.base import Likelihood
-from bnnp.likelihoods.categorical import Categorical
 from bnnp.models import MetaLearner
 from bnnp.prediction.base import Predictive
+from bnnp.prediction.frames import prediction_columns, prediction_names
 from bnnp.tasks.tables import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-QUANTILES = (0.05, 0.5, 0.95)
 FROM_PRIOR, OUTSIDE = "from_prior", "outside_training"
 """Columns that say of every row whether its data set had no known points, and whether it is far from the training's."""
 
@@ -74,28 +72,34 @@ class Questions:
         _check_free(model, wanted)
         x_new, strange = checked_inputs(wanted, columns)
         known_x, known_y = _known_numbers(model, known)
-        asked = []
         of_known, of_wanted = (_ids(table, column) for table in (known, wanted))
-        for name in dict.fromkeys(of_wanted):
-            mine, rows = of_known == name, np.flatnonzero(of_wanted == name)
-            asked.append(Question(name, known_x[mine], known_y[mine], x_new[rows], rows, strange[rows]))
+        names, rows = _places(of_wanted)
+        mine = _places(of_known, names)[1]
+        asked = [
+            Question(name, known_x[here], known_y[here], x_new[there], there, strange[there])
+            for name, here, there in zip(names, mine, rows, strict=True)
+        ]
         frame = wanted.frame.reset_index(drop=True)
         numeric = [(name, at) for at, name in enumerate(columns.x_names) if name in inputs]
         found = Questions(model, frame.assign(**{name: x_new[:, at] for name, at in numeric}), asked)
         found._report(column, len(known), context, targets, of_known)
         return found._with_known_points() if reading.skip_small else found
 
-    def table(self, predictives: Sequence[Predictive]) -> pd.DataFrame:
-        """The targets with their predictions, row by row."""
+    def table(self, numbers: Sequence[np.ndarray]) -> pd.DataFrame:
+        """The targets with their predictions, row by row.
+
+        Args:
+            numbers: The numbers of every question, as `prediction_numbers` gives them.
+        """
         import pandas as pd
 
-        parts = []
-        for question, predictive in zip(self.asked, predictives, strict=True):
-            part = {**prediction_columns(predictive), FROM_PRIOR: len(question.x) == 0}
-            if self.model.columns.ranges is not None:
-                part[OUTSIDE] = self._outside(question)
-            parts.append(pd.DataFrame(part, index=question.rows))
-        return self.targets.join(pd.concat(parts), how="inner")
+        columns, likelihood = self.model.columns, self.model.likelihood
+        rows = np.concatenate([question.rows for question in self.asked])
+        part = pd.DataFrame(np.concatenate(numbers), index=rows, columns=prediction_names(likelihood, columns))
+        part[FROM_PRIOR] = np.concatenate([np.full(len(q.rows), len(q.x) == 0) for q in self.asked])
+        if columns.ranges is not None:
+            part[OUTSIDE] = np.concatenate([self._outside(question) for question in self.asked])
+        return self.targets.join(part, how="inner")
 
     def _outside(self, question: Question) -> np.ndarray:
         return self.model.columns.outside(question.x_new).numpy() | question.strange
@@ -147,23 +151,9 @@ class Questions:
         return Questions(self.model, self.targets, kept)
 
 
-def prediction_columns(predictive: Predictive) -> dict[str, np.ndarray]:
-    """The numbers that a table has of a prediction, by column."""
-    names = prediction_names(predictive.likelihood, predictive.columns)
-    if isinstance(predictive.likelihood, Categorical):
-        return dict(zip(names, predictive.mean.T, strict=True))
-    numbers = np.stack([predictive.mean, predictive.std, *predictive.quantile(QUANTILES)])
-    return dict(zip(names, np.moveaxis(numbers, -1, 0).reshape(len(names), -1), strict=True))
-
-
-def prediction_names(likelihood: Likelihood, columns: Columns) -> list[str]:
-    """The names of the columns of `prediction_columns`."""
-    y_names = columns.y_names
-    if isinstance(likelihood, Categorical):
-        given = columns.encodings.classes if columns.encodings is not None else ()
-        return [f"{y_names[0]}_is_{label}" for label in given or range(likelihood.num_classes)]
-    kinds = ("mean", "std", *(f"q{round(100 * level):02d}" for level in QUANTILES))
-    return [f"{name}_{kind}" for name in y_names for kind in kinds]
+def prediction_numbers(predictive: Predictive) -> np.ndarray:
+    """The numbers (points, columns) that a table has of a prediction; `prediction_names` has the columns."""
+    return np.stack(list(prediction_columns(predictive).values()), axis=1)
 
 
 def _check_free(model: MetaLearner, wanted: Table) -> None:
@@ -184,6 +174,17 @@ def _known_numbers(model: MetaLearner, known: Table) -> tuple[np.ndarray, np.nda
 
 def _ids(table: Table, column: str | None) -> np.ndarray:
     return np.full(len(table), "", dtype=object) if column is None else table.names(column)
+
+
+def _places(ids: np.ndarray, names: np.ndarray | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The names in the order in which they first appear, or those that are given, and the places of each."""
+    import pandas as pd
+
+    names = np.asarray(pd.unique(ids)) if names is None else names
+    codes = pd.Index(names).get_indexer(pd.Index(ids))
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    return names, [order[start:stop] for start, stop in itertools.pairwise(ends)]
 
 
 def _task_column(model: MetaLearner, known: Table, wanted: Table, task: str | None) -> str | None:

@@ -78,7 +78,8 @@ def sample(
     _tell_of_distance(columns, loaded.likelihood, x, table)
     files = [write_table(out, table)]
     if at is None:
-        figure = plots.functions(drawn, x[:, 0], labels=(columns.x_names[0], columns.y_names[0]))
+        names = columns.y_names[: loaded.likelihood.y_size(len(columns.y_names))]
+        figure = plots.functions(drawn, x[:, 0], labels=(columns.x_names[0], *names))
         files.append(plots.save_figure(figure, out.with_suffix(".png")))
     print_files(files)
 

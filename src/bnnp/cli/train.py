@@ -1,9 +1,9 @@
 """`bnnp train`: learn a prior from related data sets."""
 
 import sys
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -12,108 +12,59 @@ import typer
 import bnnp
 from bnnp import plots
 from bnnp.cli.given import refuse
+from bnnp.cli.group import process_group
 from bnnp.cli.options import (
-    DATA,
-    MODEL,
-    TRAINING,
     ContextShare,
     Decimal,
     Delimiter,
     DropMissing,
     Out,
+    Positive,
     Quiet,
     Seed,
     SkipSmall,
     Source,
     TaskColumn,
 )
+from bnnp.cli.positive import offer_positive
 from bnnp.cli.reading import READING, Reading
 from bnnp.cli.signals import INTERRUPTED
-from bnnp.cli.words import folder_for_results, numbers, pair, print_files
-from bnnp.likelihoods.base import Likelihood
-from bnnp.likelihoods.bernoulli import Bernoulli
-from bnnp.likelihoods.categorical import Categorical
-from bnnp.likelihoods.gaussian import Gaussian
-from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
+from bnnp.cli.train_model import ACTIVATIONS, AUTO, ModelOptions, kind_of_likelihood, learnable_share
+from bnnp.cli.train_options import (
+    Activation,
+    BatchSize,
+    ClipNorm,
+    Hidden,
+    Kind,
+    Learnability,
+    LearningRate,
+    LikelihoodName,
+    MaxNoise,
+    Minutes,
+    Noise,
+    PriorLrMultiplier,
+    PriorName,
+    PriorStart,
+    Samples,
+    Steps,
+    Table,
+    XColumns,
+    YColumns,
+)
+from bnnp.cli.words import folder_for_results, pair, print_files
 from bnnp.models import MetaLearner
 from bnnp.models.bnnp import BNNP
-from bnnp.neural_processes import PEERS
 from bnnp.recipe import Learned
+from bnnp.recipe.summary import summary
+from bnnp.report import write_report
 from bnnp.tasks.datasets.registry import SOURCES, source_named
-from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.source import TaskSource
 from bnnp.training import FitResult
 
-Table = Annotated[Path | None, typer.Argument(help="A long table, CSV, TSV, Excel or Parquet: one row per point.")]
-XColumns = Annotated[
-    list[str] | None, typer.Option("--x", help="Input column; repeat for several.", rich_help_panel=DATA)
-]
-YColumns = Annotated[
-    list[str] | None, typer.Option("--y", help="Output column; repeat for several.", rich_help_panel=DATA)
-]
-Kind = Annotated[
-    str, typer.Option("--model", help=f"bnnp, or a neural process: {', '.join(PEERS)}.", rich_help_panel=MODEL)
-]
-Hidden = Annotated[str, typer.Option(help="Units of the hidden layers.", rich_help_panel=MODEL)]
-Activation = Annotated[str, typer.Option(help="relu, tanh, silu, gelu or softplus.", rich_help_panel=MODEL)]
-PriorName = Annotated[
-    str, typer.Option("--prior", help="factorised, unitwise, layerwise or networkwise.", rich_help_panel=MODEL)
-]
-PriorStart = Annotated[
-    str | None,
-    typer.Option(
-        help="empirical, spread or standard: where learning the prior starts. Needs --steps.", rich_help_panel=TRAINING
-    ),
-]
-Learnability = Annotated[
-    float, typer.Option(help="Share of the prior that may be learned (the paper's decimal).", rich_help_panel=MODEL)
-]
-LikelihoodName = Annotated[
-    str | None,
-    typer.Option(
-        "--likelihood",
-        help="gaussian, bernoulli, categorical, or heteroscedastic: noise that is predicted for every point, which "
-        "neural processes have by default; gaussian for a BNNP.",
-        rich_help_panel=MODEL,
-    ),
-]
-Noise = Annotated[
-    float, typer.Option(help="First guess of the noise, in standardised units of y.", rich_help_panel=MODEL)
-]
-MaxNoise = Annotated[float | None, typer.Option(help="Upper bound of the learned noise.", rich_help_panel=MODEL)]
-Minutes = Annotated[
-    float, typer.Option(help="Time after which no new round of training begins.", rich_help_panel=TRAINING)
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        help="Training steps. By default, data sets that are left out decide how much to train.",
-        rich_help_panel=TRAINING,
-    ),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option(
-        "--samples", help="Samples per data set and step; by default as many as are needed.", rich_help_panel=TRAINING
-    ),
-]
-BatchSize = Annotated[
-    int | None, typer.Option(help="Data sets per step; 5 by default. Needs --steps.", rich_help_panel=TRAINING)
-]
-LearningRate = Annotated[
-    str | None, typer.Option(help="First and last learning rate. Needs --steps.", rich_help_panel=TRAINING)
-]
-ClipNorm = Annotated[
-    float | None, typer.Option(help="Bound on the norm of the gradient. Needs --steps.", rich_help_panel=TRAINING)
-]
-PriorLrMultiplier = Annotated[
-    float | None,
-    typer.Option(
-        help="How many times faster the prior learns than the rest; 3 pays with very many tasks. Needs --steps.",
-        rich_help_panel=TRAINING,
-    ),
-]
 PEER_STEPS = 2000
 """Steps of a neural process, if none are given."""
+REAL = ("gaussian", "heteroscedastic")
+"""Likelihoods of outputs that are real numbers."""
 ONLY_WITH_STEPS = ("samples", "batch_size", "learning_rate", "clip_norm", "prior_lr_multiplier", "prior_start")
 
 
@@ -128,12 +79,13 @@ def train(
     skip_small: SkipSmall = False,
     delimiter: Delimiter = None,
     decimal: Decimal = None,
+    positive: Positive = False,
     context_share: ContextShare = "0.1,0.5",
     model: Kind = "bnnp",
     hidden: Hidden = "64,64",
-    activation: Activation = "silu",
+    activation: Activation = None,
     prior: PriorName = "unitwise",
-    learnability: Learnability = 1.0,
+    learnability: Learnability = AUTO,
     likelihood: LikelihoodName = None,
     noise: Noise = 0.1,
     max_noise: MaxNoise = None,
@@ -151,17 +103,25 @@ def train(
 ) -> None:
     """Learn a prior from related data sets. A stopped run continues when the same command is given again.
 
+    With --steps, several processes can share the work: torchrun --nproc-per-node 2 -m bnnp train ...
+
     Example: bnnp train trial.csv --task subject --x time --y conc --out model
     """
     _check_options(context, source, model, likelihood, steps)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
-    tasks = _training_tasks(table, source, task, x, y, reading)
-    chosen = _Model(model, hidden, activation, prior, learnability, likelihood, noise, max_noise)
+    tasks = _training_tasks(table, source, task, x, y, reading, positive)
+    if kind_of_likelihood(model, likelihood) in REAL:
+        offer_positive(tasks)
+    chosen = ModelOptions(
+        model, hidden, activation or ACTIVATIONS[0], prior, learnable_share(learnability), likelihood, noise, max_noise
+    )
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
-    with folder_for_results(out):
-        if steps is None and isinstance(learner, BNNP):
+    decides = steps is None and isinstance(learner, BNNP)
+    with process_group(decided=not decides) as ranks, folder_for_results(out) if ranks.is_first else nullcontext():
+        if decides:
+            others = [] if activation else [replace(chosen, activation=ACTIVATIONS[1]).learner(tasks, seed)]
             result = bnnp.learn(
-                learner,
+                [learner, *others],
                 tasks,
                 minutes=minutes,
                 context_share=share,
@@ -169,52 +129,16 @@ def train(
                 progress=not quiet,
                 seed=seed,
             )
-            print(*result.decisions, sep="\n", file=sys.stderr)
+            print(*result.decisions, *summary(result, tasks), sep="\n", file=sys.stderr)
         else:
             count = PEER_STEPS if steps is None else steps
             training = _Training(count, samples, batch_size, learning_rate, clip_norm, prior_lr_multiplier, prior_start)
             result = training.fit(learner, tasks, share, out, seed, progress=not quiet)
-    print_files(_write(result, tasks, out, seed))
+    if ranks.is_first:
+        print_files(_write(result, tasks, out, seed))
     if result.interrupted:
         print("stopped; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
-
-
-@dataclass(frozen=True)
-class _Model:
-    """The options of the group `Model`, as they were given."""
-
-    kind: str
-    hidden: str
-    activation: str
-    prior: str
-    learnability: float
-    likelihood: str | None
-    noise: float
-    max_noise: float | None
-
-    def learner(self, tasks: TaskSource, seed: int) -> MetaLearner:
-        labels = isinstance(tasks, Collection) and tasks.encodings is not None and bool(tasks.encodings.classes)
-        kind = "categorical" if labels and self.likelihood is None else _kind_of_likelihood(self.kind, self.likelihood)
-        if labels and kind not in ("categorical", "bernoulli"):
-            raise ValueError(
-                f"likelihood: got {kind!r}, expected categorical, since {tasks.y_names[0]!r} holds words; leave it out"
-            )
-        likelihood, outputs = _likelihood(kind, self.noise, self.max_noise, tasks)
-        sizes = numbers(self.hidden, int, "hidden")
-        if self.kind == "bnnp":
-            dtype = torch.float64 if isinstance(tasks, Collection) else torch.float32
-            last = "likelihood" if kind == "gaussian" else None
-            model = BNNP(
-                *(tasks.in_size, outputs, sizes, self.activation, self.prior, likelihood),
-                **{"last_layer": last, "dtype": dtype, "seed": seed},
-            )
-            return model.set_prior_learnability(self.learnability)
-        if self.kind not in PEERS:
-            raise ValueError(f"model: got {self.kind!r}, expected bnnp, {', '.join(PEERS)}")
-        if self.learnability != 1:
-            raise ValueError(f"learnability: got {self.learnability}, but a neural process has no prior over weights")
-        return PEERS[self.kind](tasks.in_size, outputs, sizes, self.activation, likelihood, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -269,7 +193,7 @@ def _check_options(
 ) -> None:
     """Refuse options that have no effect beside others."""
     if source is not None:
-        refuse(context, ("task", "x", "y", *READING), "--source", "no table is read")
+        refuse(context, ("task", "x", "y", "positive", *READING), "--source", "no table is read")
     if steps is None and model == "bnnp":
         refuse(context, ONLY_WITH_STEPS, "training that decides by itself how much to train", "add --steps to choose")
     if steps is not None:
@@ -277,15 +201,11 @@ def _check_options(
     if model != "bnnp":
         reason = "a neural process has no prior over weights"
         refuse(context, ("prior", "prior_start", "learnability", "prior_lr_multiplier"), f"--model {model}", reason)
-    kind = _kind_of_likelihood(model, likelihood)
+    kind = kind_of_likelihood(model, likelihood)
+    if kind not in REAL:
+        refuse(context, ("positive",), f"--likelihood {kind}", "its outputs have no logarithm")
     if kind != "gaussian":
         refuse(context, ("noise", "max_noise"), f"--likelihood {kind}", "it has no noise of its own")
-
-
-def _kind_of_likelihood(model: str, likelihood: str | None) -> str:
-    if likelihood is not None:
-        return likelihood
-    return "gaussian" if model == "bnnp" else "heteroscedastic"
 
 
 def _training_tasks(
@@ -295,6 +215,7 @@ def _training_tasks(
     x: list[str] | None,
     y: list[str] | None,
     reading: Reading,
+    positive: bool,
 ) -> TaskSource:
     if (table is None) == (source is None):
         raise ValueError(
@@ -305,25 +226,7 @@ def _training_tasks(
     assert table is not None
     if task is None or not x or not y:
         raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
-    return reading.tasks(table, task=task, x=x, y=y)
-
-
-def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSource) -> tuple[Likelihood, int]:
-    """The likelihood, and the number of network outputs it needs for these tasks."""
-    if name == "gaussian":
-        return Gaussian(noise, max_noise=max_noise), tasks.out_size
-    if name == "heteroscedastic":
-        return HeteroscedasticGaussian(), tasks.out_size
-    if name == "bernoulli":
-        return Bernoulli(), tasks.out_size
-    if name == "categorical" and isinstance(tasks, Collection):
-        named = 0 if tasks.encodings is None else len(tasks.encodings.classes)
-        classes = named or 1 + int(max(float(task.y.max()) for task in tasks.tasks))
-        return Categorical(classes), classes
-    raise ValueError(
-        f"likelihood: got {name!r}, expected gaussian, heteroscedastic, bernoulli, or categorical with a table of "
-        "labels 0, 1, ..."
-    )
+    return reading.tasks(table, task=task, x=x, y=y, positive=positive)
 
 
 def _write(result: FitResult | Learned, tasks: TaskSource, out: Path, seed: int) -> list[Path]:
@@ -333,11 +236,12 @@ def _write(result: FitResult | Learned, tasks: TaskSource, out: Path, seed: int)
         files.append(plots.save_figure(plots.history(result.history), out / "history.png"))
     if tasks.in_size == 1 and isinstance(result.model, BNNP):
         files.append(_prior_figure(result.model, tasks, out / "prior.png", seed))
-    return files
+    return [*files, write_report(out / "report.html", result, tasks, seed=seed)]
 
 
 def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path:
-    x = torch.cat([task.x for task in tasks.draw(20, torch.Generator().manual_seed(seed))])
+    data = tasks.draw(20, torch.Generator().manual_seed(seed))
+    x, columns = torch.cat([task.x for task in data]), model.columns
     grid = np.linspace(float(x.min()), float(x.max()), 300)
-    labels = (model.columns.x_names[0], model.columns.y_names[0])
-    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels), path)
+    labels = (columns.x_names[0], *columns.y_names[: model.likelihood.y_size(len(columns.y_names))])
+    return plots.save_figure(plots.functions(model.prior.functions(10, seed), grid, labels=labels, data=data), path)

@@ -4,11 +4,15 @@ from bnnp.evaluation.calibration import Calibration, simulation_based_calibratio
 from bnnp.evaluation.oracle import Oracle
 from bnnp.evaluation.score import lppd, score, with_noise
 from bnnp.evaluation.scores import Scores, evaluate
+from bnnp.evaluation.trust import check
+from bnnp.models.trust import Trust
 
 __all__ = [
     "Calibration",
     "Oracle",
     "Scores",
+    "Trust",
+    "check",
     "evaluate",
     "lppd",
     "score",

@@ -17,6 +17,7 @@ from bnnp._core.shapes import Tensor
 from bnnp._core.show import Shown, listed
 from bnnp.inference import Effort, Method, infer_many
 from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.gaussian import at_points
 from bnnp.networks.base import AnyNetwork
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import WeightSamples
@@ -151,7 +152,7 @@ def _simulated(
     own = likelihood.for_outputs(network.sizes[-1]).to(prior.dtype)
     truth = prior.sample(simulations, child(seed, _WEIGHTS))
     scaled = prior.view.columns.standardise_x(inputs).to(truth[0])
-    y = own.sample(network(truth, scaled.expand(simulations, *scaled.shape)), child(seed, _NOISE))
+    y = at_points(own, scaled).sample(network(truth, scaled.expand(simulations, *scaled.shape)), child(seed, _NOISE))
     if own.real_valued:
         y = prior.view.columns.restore_y(y)
     return truth, [Task(inputs, one.to(inputs.dtype)) for one in y]

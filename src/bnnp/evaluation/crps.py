@@ -1,4 +1,4 @@
-"""The continuous ranked probability score of a mixture of Gaussians with equal weights."""
+"""The continuous ranked probability score of a mixture of Gaussians, or of log-normals, with equal weights."""
 
 import math
 
@@ -33,6 +33,36 @@ def crps_of_mixture(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray
     by_part = _closed_form if components <= MANY else _by_integral
     found = [by_part(observed[part], means[part], spreads[part]) for part in parts]
     return np.concatenate(found) if found else np.empty(0)
+
+
+def crps_of_lognormals(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    """The score of each of n positive observations under its own mixture of K log-normals, in closed form.
+
+    It is `E|X - y| - E|X - X'|/2`. Cost per observation: `O(K^2)`.
+
+    Args:
+        observed: Observations (n,).
+        means: Means of the logarithm under every component (n, K).
+        spreads: Standard deviations of the logarithm under every component (n, K).
+
+    Returns:
+        Scores (n,).
+    """
+    size = max(1, NUMBERS_AT_ONCE // means.shape[1] ** 2)
+    parts = zip(*(torch.from_numpy(values).split(size) for values in (observed, means, spreads)), strict=True)
+    return np.concatenate([_of_lognormals(*part).numpy() for part in parts])
+
+
+def _of_lognormals(y: torch.Tensor, means: torch.Tensor, spreads: torch.Tensor) -> torch.Tensor:
+    def sign(scaled: torch.Tensor) -> torch.Tensor:  # mean of the sign of a normal variable of unit variance
+        return torch.special.erf(scaled / math.sqrt(2))
+
+    size, variances = (means + spreads.square() / 2).exp(), spreads.square()
+    scaled = (y.log().unsqueeze(-1) - means) / spreads
+    distance = y.unsqueeze(-1) * sign(scaled) - size * sign(scaled - spreads)
+    both = (variances.unsqueeze(-1) + variances.unsqueeze(-2)).sqrt()
+    above = (means.unsqueeze(-1) - means.unsqueeze(-2) + variances.unsqueeze(-1)) / both
+    return distance.mean(-1) - (size.unsqueeze(-1) * sign(above)).mean((-2, -1))  # half of the sum over both of a pair
 
 
 def _closed_form(observed: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:

@@ -172,12 +172,25 @@ def by_importance(target: Target, posterior: WeightPosterior) -> LogEvidence:
         The log evidence.
     """
     check_one(target)
+    return _Sums().with_more(log_weights(target, posterior)).estimate(change_of_units(target))
+
+
+@torch.no_grad()
+def log_weights(target: Target, posterior: WeightPosterior) -> Float[Tensor, "samples"]:
+    """Importance weights of the samples of a BNNP's posterior towards the exact one, in the model's units.
+
+    Args:
+        target: The posterior of one data set.
+        posterior: A BNNP's posterior for the same data set.
+
+    Returns:
+        Their logarithms, up to a constant; with a Gaussian likelihood those of the hidden layers' samples.
+    """
     if isinstance(target.likelihood, Gaussian):
-        return _Sums().with_more(_log_weights_of_hidden_layers(target, posterior)).estimate(change_of_units(target))
+        return _log_weights_of_hidden_layers(target, posterior)
     weights = [w.unsqueeze(0) for w in posterior.weights]
     raw = replace(target, whitened=False)
-    log_weights = raw.log_density(raw.position_of(weights))[0].double() - posterior.log_prob().double()
-    return _Sums().with_more(log_weights).estimate(change_of_units(target))
+    return raw.log_density(raw.position_of(weights))[0].double() - posterior.log_prob().double()
 
 
 def _log_weights_of_hidden_layers(target: Target, posterior: WeightPosterior) -> Float[Tensor, "samples"]:
@@ -206,7 +219,7 @@ def change_of_units(target: Target) -> float:
     """The log-density of outputs in the user's units minus that in the model's units."""
     if not target.likelihood.real_valued:
         return 0.0
-    return -float(target.prior.view.columns.y_scale.double().log().sum()) * int(target.data.mask.sum())
+    return float((target.prior.view.columns.log_slope(target.data.y) * target.data.mask).sum())
 
 
 def check_one(target: Target) -> None:

@@ -84,7 +84,7 @@ class OraclePosterior:
         likelihood, units = Gaussian(exact.noise, learnable=False), Columns(inputs.shape[1], 1)
         noise = means.new_full(means.shape[1:], exact.noise)
         components = _ExactGaussian(exact, self.num_samples, self.seed)
-        return MixturePredictive(means, variances, noise, components, likelihood, units)
+        return MixturePredictive(means, variances, noise, components, likelihood, units).at(inputs)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from bnnp._core.random import Seed
-from bnnp.evaluation.crps import crps_of_mixture
+from bnnp.evaluation.crps import crps_of_lognormals, crps_of_mixture
 from bnnp.likelihoods.categorical import Categorical
-from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.likelihoods.gaussian import Gaussian, GaussianNoise
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.prediction.sampled import SampledPredictive
@@ -47,7 +47,8 @@ def score(predictive: Predictive, y: torch.Tensor, seed: Seed = 0, estimator: st
     result["rmse"] = float(np.sqrt(np.square(error).mean()))
     if isinstance(predictive, MixturePredictive):
         means, spreads = (values.reshape(len(values), -1).T for values in predictive.standard_components())
-        result["crps"] = float(crps_of_mixture(observed.reshape(-1), means, spreads).mean())
+        of_mixture = crps_of_lognormals if predictive.columns.positive else crps_of_mixture
+        result["crps"] = float(of_mixture(observed.reshape(-1), means, spreads).mean())
         ranks = predictive.cdf(y)
     else:
         import scoringrules
@@ -105,7 +106,7 @@ def with_noise(predictive: Predictive, noise: float) -> Predictive:
 
     Args:
         predictive: The prediction.
-        noise: Standard deviation of the new noise, in the user's units.
+        noise: Standard deviation of the new noise, in the user's units; of the logarithm, for positive outputs.
 
     Returns:
         The prediction of the same functions with the new noise.
@@ -122,7 +123,7 @@ def with_noise(predictive: Predictive, noise: float) -> Predictive:
     if isinstance(predictive, MixturePredictive):
         return predictive.with_noise(noise)
     assert isinstance(predictive, SampledPredictive)
-    if not isinstance(predictive.likelihood, Gaussian):
+    if not isinstance(predictive.likelihood, GaussianNoise):
         raise ValueError(
             f"noise: got {noise}, but the likelihood is not Gaussian with a noise that is the same everywhere; "
             "leave it out"

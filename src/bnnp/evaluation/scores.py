@@ -63,11 +63,11 @@ class Scores(Shown):
 
     def __getitem__(self, name: str) -> float:
         """The mean of a score over tasks."""
-        return float(self._values(name).mean())
+        return float(self.values(name).mean())
 
     def standard_error(self, name: str) -> float:
         """The standard error of a score's mean over tasks; NaN for a single task."""
-        values = self._values(name)
+        values = self.values(name)
         return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
     def names(self) -> list[str]:
@@ -87,7 +87,7 @@ class Scores(Shown):
             name: {"mean": _plain(self[name]), "standard_error": _plain(self.standard_error(name))}
             for name in self.names()
         }
-        per_task = {name: [_plain(value) for value in self._values(name)] for name in self.names()}
+        per_task = {name: [_plain(value) for value in self.values(name)] for name in self.names()}
         labels = [str(label) for label in self.per_task.index]
         return {"tasks": len(labels), "scores": means, "task": labels, "per_task": per_task}
 
@@ -98,7 +98,8 @@ class Scores(Shown):
     def __str__(self) -> str:
         return self.table().to_string(float_format=lambda value: f"{value:.4f}")
 
-    def _values(self, name: str) -> np.ndarray:
+    def values(self, name: str) -> np.ndarray:
+        """One value of a score per task."""
         return np.asarray(self.per_task[self._column(name)], dtype=np.float64)
 
     def _column(self, name: str) -> str:

@@ -6,6 +6,7 @@ import torch
 
 from bnnp._core.shapes import Float, Int, Tensor
 from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.gaussian import at_points
 from bnnp.networks.base import AnyNetwork
 from bnnp.tasks.task import TaskBatch
 
@@ -41,4 +42,4 @@ def log_likelihood(
 ) -> Float[Tensor, "sets samples points"]:
     """Log-density of every point under every sample's weights; 0 for padding."""
     outputs = network(weights, batch.x.unsqueeze(1), batch.mask.unsqueeze(1))
-    return likelihood.log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)
+    return at_points(likelihood, batch.x.unsqueeze(1)).log_prob(outputs, batch.y.unsqueeze(1)) * batch.mask.unsqueeze(1)

@@ -17,6 +17,7 @@ from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.gradient import by_autograd, by_backpropagation
 from bnnp.inference.points import beside_each_other, log_likelihood, random_rows, rows_of
 from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.gaussian import at_points
 from bnnp.networks.base import AnyNetwork
 from bnnp.networks.perceptron import Network
 from bnnp.numerics.gaussian import UnitPrior, log_prior, unit_products
@@ -169,13 +170,14 @@ class Target:
         x, y, share = self.beside_each_other(samples) if data is self.data else beside_each_other(data, samples)
         if power is not None:
             share = share * power.to(share).repeat_interleave(samples)[:, None]
+        likelihood = at_points(self.likelihood, x)
         outputs, slopes = by_backpropagation(
             self.network,
             [u.reshape(-1, out, d) for u, (d, out) in zip(units, shapes, strict=True)],
             x,
-            lambda f: self.likelihood.slope(f, y) * share.unsqueeze(-1),
+            lambda f: likelihood.slope(f, y) * share.unsqueeze(-1),
         )
-        value = (self.likelihood.log_prob(outputs, y) * share).sum(-1).view(-1, samples)
+        value = (likelihood.log_prob(outputs, y) * share).sum(-1).view(-1, samples)
         gradients = [slope.view(part.shape) for slope, part in zip(slopes, parts, strict=True)]
         if self.whitened:
             v = position
@@ -271,6 +273,7 @@ def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_se
         if len(inputs) != len(outputs):
             raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
         likelihood.check(outputs)
+        prior.view.columns.check_positive(outputs, "y")
         tasks.append(Task(inputs, outputs))
     batch = TaskBatch.of(tasks, device=prior.device)
     dtype, columns = prior.dtype, prior.view.columns

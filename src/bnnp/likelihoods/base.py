@@ -14,11 +14,11 @@ class Likelihood(nn.Module, abc.ABC):
 
     Attributes:
         real_valued: Whether `y` may be shifted and scaled.
-        numbers_an_output: How many outputs of the network stand for one output of the model.
+        outputs_per_target: How many outputs of the network stand for one output of the model.
     """
 
     real_valued: bool
-    numbers_an_output: int = 1
+    outputs_per_target: int = 1
 
     @abc.abstractmethod
     def for_outputs(self, out_size: int) -> "Likelihood":

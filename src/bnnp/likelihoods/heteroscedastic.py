@@ -30,7 +30,7 @@ class HeteroscedasticGaussian(Likelihood):
     """
 
     real_valued = True
-    numbers_an_output = 2
+    outputs_per_target = 2
 
     def __init__(self, noise: float = 0.5):
         super().__init__()

@@ -7,7 +7,7 @@ from bnnp.likelihoods.gaussian import Gaussian
 
 
 def rows_of(columns: Columns, likelihood: Likelihood) -> dict[str, object]:
-    """Names of the columns, and the likelihood; also the noise in the user's units, if it is the same everywhere."""
+    """Names of the columns, and the likelihood; if it is Gaussian, also the noise in the user's units."""
     rows: dict[str, object] = {
         "inputs": listed(columns.x_names),
         "outputs": listed(columns.y_names),
@@ -15,5 +15,7 @@ def rows_of(columns: Columns, likelihood: Likelihood) -> dict[str, object]:
     }
     if isinstance(likelihood, Gaussian):
         noise = (likelihood.noise * columns.y_scale).tolist()
-        rows["noise (standard deviation)"] = listed([f"{value:.4g}" for value in noise])
+        shown = listed([f"{value:.4g}" for value in noise])
+        name = "noise (standard deviation of the logarithm)" if columns.positive else "noise (standard deviation)"
+        rows[name] = f"{shown}, varies with the inputs" if likelihood.varies else shown
     return rows

@@ -5,6 +5,7 @@ from bnnp.models.base import MetaLearner
 from bnnp.models.bnam import BNAM, Transformer
 from bnnp.models.bnnp import BNNP, AttBNNP
 from bnnp.models.inferring import InferredWeights
+from bnnp.models.many import WeightPosteriors
 from bnnp.models.posterior import WeightPosterior
 from bnnp.models.saving import load, load_posterior, zoo_names
 
@@ -17,6 +18,7 @@ __all__ = [
     "MetaLearner",
     "Transformer",
     "WeightPosterior",
+    "WeightPosteriors",
     "load",
     "load_posterior",
     "zoo_names",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -11,12 +11,14 @@ from torch import Generator
 
 from bnnp._core.checks import check_samples
 from bnnp._core.random import Seed, as_integer
+from bnnp._core.ranks import ALONE, Ranks
 from bnnp._core.shapes import Tensor
 from bnnp._core.threads import in_parallel
 from bnnp.models import enough, streaming
 from bnnp.models.draws import Draws, in_canonical_order, sample_chunks
 from bnnp.models.estimates import Integrated, Sampled
 from bnnp.models.inferring import InferredWeights, InferringModel
+from bnnp.models.many import WeightPosteriors, checked_tasks
 from bnnp.models.posterior import WeightPosterior
 from bnnp.networks.transformer import AttentionNetwork
 from bnnp.tasks.pieces import Pieces
@@ -40,6 +42,7 @@ class AmortisedModel(InferringModel):
         seed: Seed = 0,
         chunk_size: int | None = None,
         progress: bool = False,
+        group: Any = None,
     ) -> WeightPosterior:
         """Give the posterior over the weights for one data set, as weight samples. Without points it is the prior.
 
@@ -53,6 +56,9 @@ class AmortisedModel(InferringModel):
             chunk_size: Points per chunk: the context is streamed through every layer in chunks (paper, Algorithm 2).
                 Memory depends on the size of a chunk; the posterior and its samples do not.
             progress: Whether to show a progress bar, for contexts of millions of points.
+            group: A process group of torch, as `torch.distributed.group.WORLD`. Every process of it makes the same call
+                with its own part of the context, and gets the posterior of the whole; needs `chunk_size`. Their points
+                are numbered in the order of the processes.
 
         Returns:
             The posterior, which predicts, draws functions and takes in more points.
@@ -71,7 +77,10 @@ class AmortisedModel(InferringModel):
             check_samples(num_samples)
             self.prior.check_room(num_samples)
         if chunk_size is not None:
-            sampler = streaming.sampler(self, x, y, number, chunk_size, progress)
+            ranks = ALONE if group is None else Ranks.of(group)
+            sampler = streaming.sampler(self, x, y, number, chunk_size, progress, ranks)
+        elif group is not None:
+            raise ValueError("group: got a process group without chunk_size, expected both, as in chunk_size=4096")
         elif y is None:
             raise ValueError("y: got nothing, expected the outputs; a context that is read in pieces needs chunk_size")
         else:
@@ -79,6 +88,32 @@ class AmortisedModel(InferringModel):
         if num_samples is None:
             return enough.samples(sampler) if self.can_integrate else sampler(range(enough.MOST))
         return sampler(range(num_samples))
+
+    def condition_many(
+        self, tasks: Sequence[tuple[Any, Any]], *, num_samples: int | None = None, seed: Seed = 0
+    ) -> WeightPosteriors:
+        """Give the posteriors of many data sets, which are computed side by side.
+
+        Args:
+            tasks: Pairs `(x, y)` of inputs (points, in) and outputs (points, out); sizes may differ.
+            num_samples: Number of weight samples per data set, as for `condition`.
+            seed: Seed of the draws. Every data set has the draws that `condition` gives it with this seed.
+
+        Returns:
+            The posteriors. A prediction does not depend on the other data sets, to the last bit.
+
+        Raises:
+            ValueError: If the data of a data set do not fit the model; the message has its number.
+
+        Example:
+            >>> posts = model.condition_many([(x, y), ([0.0, 1.0], [0.5, -0.5])], num_samples=8, seed=0)
+            >>> len(posts), [prediction.mean.shape for prediction in posts.predict([x_new, [0.5]])]
+            (2, [(2, 1), (1, 1)])
+        """
+        if num_samples is not None:
+            check_samples(num_samples)
+            self.prior.check_room(num_samples)
+        return WeightPosteriors(self, checked_tasks(self, tasks), num_samples, as_integer(seed))
 
     def set_prior_learnability(self, share: float) -> Self:
         """Make the prior of the first `round(share |W|)` weights trainable and fix the rest (paper, section 2.5).
@@ -122,12 +157,12 @@ class AmortisedModel(InferringModel):
 
         def posterior(samples: range) -> WeightPosterior:
             with torch.no_grad():
-                parts = in_parallel(infer, sample_chunks(samples, self._numbers_per_sample(len(task))))
+                parts = in_parallel(infer, sample_chunks(samples, self.numbers_per_sample(len(task))))
             return WeightPosterior.joined(self, parts, seed, len(task), context)
 
         return posterior
 
-    def _numbers_per_sample(self, points: int) -> int:
+    def numbers_per_sample(self, points: int) -> int:
         """Size of the largest array that conditioning makes for one weight sample."""
         sizes = []
         for layer in range(self.network.num_layers):

@@ -47,8 +47,8 @@ class MetaLearner(Shown, nn.Module, abc.ABC):
         check_count("in_size", in_size, "whole number of input columns, as in 1")
         check_count("out_size", out_size, "whole number of outputs, as in 1")
         self.in_size = in_size
-        self.likelihood = likelihood.for_outputs(likelihood.numbers_an_output * out_size)
-        self.y_size = self.likelihood.y_size(likelihood.numbers_an_output * out_size)
+        self.likelihood = likelihood.for_outputs(likelihood.outputs_per_target * out_size)
+        self.y_size = self.likelihood.y_size(likelihood.outputs_per_target * out_size)
         self.columns = Columns(in_size, out_size, y_names=[f"y{i}" for i in range(self.y_size)])
         self._config: dict[str, Any] = {}
 

@@ -64,7 +64,7 @@ class WeightModel(MetaLearner):
         generator: torch.Generator,
     ):
         likelihood = Gaussian() if likelihood is None else checked_likelihood(likelihood)
-        if likelihood.numbers_an_output != 1:
+        if likelihood.outputs_per_target != 1:
             raise ValueError(
                 f"likelihood: got {type(likelihood).__name__}, which is for neural processes; expected Gaussian, "
                 "Bernoulli or Categorical"

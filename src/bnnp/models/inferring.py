@@ -10,6 +10,7 @@ from functools import reduce
 import torch
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp.likelihoods.gaussian import at_points
 from bnnp.models.estimates import Points
 from bnnp.models.evidence import WeightModel
 from bnnp.models.layerwise import LayerUpdate, Turn, Updated, through_layers
@@ -93,9 +94,11 @@ class FromPoints:
         context: Prepared points, the first of those that go through the network.
         num_samples: Weight samples per task.
         random: A generator, or the normal draws themselves, one record per layer.
-        careful: Whether to solve in float64 whatever the model's precision, and to give log-densities of the samples.
+        careful: Whether to solve in float64 whatever the model's precision.
+        densities: Whether to give log-densities of the samples.
         rest: Gives the sums that points outside the context add to a layer, without derivatives.
         known: Pseudo-observations by layer, where they do not depend on samples.
+        priors: Priors by layer in float64, which to solve in, where they do not depend on samples and are known.
         among_others: Whether other points go through the network after those of the context.
     """
 
@@ -104,16 +107,22 @@ class FromPoints:
     num_samples: int
     random: torch.Generator | Sequence[UpdateNoise]
     careful: bool = False
+    densities: bool = False
     rest: Rest | None = None
     known: Mapping[int, Observations] = field(default_factory=dict)
+    priors: Mapping[int, UnitPrior] = field(default_factory=dict)
     among_others: bool = False
 
     def evidence(self, turn: Turn) -> Points:
         here = turn.at_first(self.context.x.shape[1]) if self.among_others else turn
         return self.model.evidence(here, self.context, self.known.get(turn.index))
 
+    def prior(self, turn: Turn) -> UnitPrior:
+        known = self.priors.get(turn.index)
+        return turn.prior if known is None else known
+
     def __call__(self, turn: Turn) -> Updated:
-        prior = turn.prior  # first, since `rest` has no derivatives
+        prior = self.prior(turn)  # first, since `rest` has no derivatives
         rest = None if self.rest is None else self.rest(turn)
         points = self.evidence(turn)
         draws = self.model.random_draws(turn.index, points.phi, self.num_samples, self.random)
@@ -121,7 +130,7 @@ class FromPoints:
             prior, points, draws = prior.to(CAREFUL), points.to(CAREFUL), draws.to(CAREFUL)
         update = condition(prior, points.phi, points.seen, draws, rest)
         units = update.centred + prior.mean
-        density = _log_density(prior, update.whitened, units, points, update) if self.careful else None
+        density = _log_density(prior, update.whitened, units, points, update) if self.densities else None
         weights = turn.of.from_units(turn.index, units.to(self.model.dtype))
         return Updated(weights, lambda: update.whitened, update.kl.sum(-1), density)
 
@@ -177,27 +186,40 @@ class InferringModel(WeightModel):
             rest: Gives the sums that points outside the context add to a layer, without derivatives.
         """
         known = self.pseudo_observations_at_once(context)
-        update = FromPoints(self, context, num_samples, random, careful, rest, known, others is not None)
+        update = FromPoints(
+            self, context, num_samples, random, careful, careful, rest, known, among_others=others is not None
+        )
         return InferredWeights.of(self._through_layers(update, context, others))
 
     def infer_hidden(
         self,
         context: TaskBatch,
         num_samples: int,
-        random: torch.Generator,
+        random: torch.Generator | Sequence[UpdateNoise],
         others: Float[Tensor, "tasks others x"] | None = None,
         rest: Rest | None = None,
+        *,
+        careful_priors: Mapping[int, UnitPrior] | None = None,
     ) -> InferredHidden:
         """Sample all layers but the last, as `infer` does, with the same arguments.
+
+        Args:
+            context: Prepared points.
+            num_samples: Weight samples per task.
+            random: A generator, or the normal draws themselves, one record per layer.
+            others: More inputs to run the network at, for networks whose points do not see each other.
+            rest: Gives the sums that points outside the context add to a layer, without derivatives.
+            careful_priors: If given, layers are solved for in float64; priors of layers that are known in it.
 
         Returns:
             The samples, with the prior of the last layer and the points that it is conditioned on.
         """
         known, index = self.pseudo_observations_at_once(context), self.network.num_layers - 1
         among_others = others is not None
-        update = FromPoints(self, context, num_samples, random, rest=rest, known=known, among_others=among_others)
+        careful, priors = careful_priors is not None, careful_priors or {}
+        update = FromPoints(self, context, num_samples, random, careful, False, rest, known, priors, among_others)
         last = self._through_layers(update, context, others, index)
-        prior = last.prior  # before `rest`, which has no derivatives
+        prior = update.prior(last)  # before `rest`, which has no derivatives
         given = self.evidence(last.at_first(context.x.shape[1]), context, known.get(index))
         kl = reduce(operator.add, _kl(last)) if last.done else context.x.new_zeros(len(context), 1)
         return InferredHidden(last.weights, kl, prior, given, last.features, None if rest is None else rest(last))
@@ -268,7 +290,8 @@ class InferringModel(WeightModel):
         return self._log_prob(inferred.outputs, context)
 
     def _log_prob(self, outputs: Tensor, batch: TaskBatch) -> Tensor:
-        values = self.likelihood.log_prob(outputs, batch.y.unsqueeze(1))
+        likelihood = at_points(self.likelihood, batch.x.unsqueeze(1))
+        values = likelihood.log_prob(outputs, batch.y.unsqueeze(1))
         return values if batch.is_full else values * batch.mask.unsqueeze(1)
 
 

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.columns import Columns
+from bnnp._core.lazy import later
+from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.tensor_files import write_tensors
 from bnnp.likelihoods.base import Likelihood
@@ -21,13 +24,14 @@ from bnnp.models.evidence import WeightModel
 from bnnp.models.inferring import InferredWeights
 from bnnp.models.online import Hidden
 from bnnp.models.sums import check_can_be_cut
+from bnnp.models.trust import Trust
 from bnnp.networks.base import AnyNetwork
 from bnnp.numerics.gaussian import NaturalParameters
 from bnnp.numerics.last_layer import LastLayer
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.prediction.weights import WeightSamples
-from bnnp.tasks.task import TaskBatch
+from bnnp.tasks.task import Task, TaskBatch
 
 SUMS = ("precision", "shift", "noise", "square")
 """The parts of the last layer's sums that a file holds."""
@@ -133,6 +137,15 @@ class WeightPosterior(WeightSamples):
     def columns(self) -> Columns:
         return self.model.columns
 
+    @property
+    def known(self) -> Task | None:
+        """The points of the context in the user's units, or None where they are not kept."""
+        if self.context is None:
+            return None
+        y = self.context.y[0]
+        outputs = self.columns.restore_y(y) if self.likelihood.real_valued else y.double()
+        return Task(self.columns.restore_x(self.context.x[0]).cpu(), outputs.cpu())
+
     @cached_property
     def last_layer(self) -> LastLayer:
         """The Gaussian of the last layer's weights given every sample of the hidden layers, in float64."""
@@ -159,7 +172,7 @@ class WeightPosterior(WeightSamples):
         """
         if not self.model.can_integrate or (self.context is None and self.last is None):  # some files hold neither
             return self.predict_by_samples(x)
-        return self.mixture_at(self.prepared_inputs(x))
+        return self.mixture_at(self.prepared_inputs(x)).at(self.columns.inputs(x))
 
     def mixture_at(self, x: Float[Tensor, "points x"]) -> MixturePredictive:
         """Predictions at prepared inputs, with the last layer integrated."""
@@ -209,6 +222,42 @@ class WeightPosterior(WeightSamples):
             context=None,
             last=last.sums,
         )
+
+    def check(self, x: ArrayLike | Tensor | None = None, *, seed: Seed = 0) -> Trust:
+        """Say how far this posterior is to be trusted, as `bnnp.evaluation.check` explains; print it for one line.
+
+        Args:
+            x: Inputs (points, in) to predict at, if any.
+            seed: Seed of all draws.
+
+        Raises:
+            ValueError: If the posterior does not have its points any more.
+
+        Example:
+            >>> post.check().draws
+            1000
+        """
+        return later("bnnp.evaluation.trust", "check")(self, x, seed=seed)
+
+    def refine(self, method: str = "nuts", **options: Any) -> WeightSamples:
+        """Infer the posterior of the same points under the same prior by another method: slower, and not amortised.
+
+        Args:
+            method: A name from `bnnp.inference.METHODS`: a Markov chain such as "nuts" or "hmc", or a fit such as
+                "bnnp", "mfvi" or "laplace".
+            **options: As for `bnnp.infer`; by default there are as many samples as here.
+
+        Returns:
+            A posterior with `predict`, `functions` and `diagnostics`.
+
+        Raises:
+            ValueError: If the posterior does not have its points any more, or an option does not fit.
+
+        Example:
+            >>> post.refine("ensemble", num_samples=3, steps=5).predict(x_new).mean.shape
+            (2, 1)
+        """
+        return later("bnnp.evaluation.trust", "refine")(self, method, **options)
 
     def save(self, path: str | Path) -> Path:
         """Write the posterior and its model to one file, which `bnnp.load_posterior` reads.

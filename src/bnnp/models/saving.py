@@ -10,6 +10,7 @@ import torch
 
 from bnnp import likelihoods
 from bnnp._core.bounded import AtMost
+from bnnp._core.files import as_path
 from bnnp._core.shapes import Tensor
 from bnnp._core.tensor_files import read_tensors
 from bnnp.inference_nets import choices
@@ -55,7 +56,7 @@ def load(path: str | Path) -> Any:
         >>> type(bnnp.load("zoo:sawtooth")).__name__
         'BNNP'
     """
-    tensors, header = read_tensors(_resolve(str(path)), "model")
+    tensors, header = read_tensors(_resolve(str(as_path(path))), "model")
     return rebuild(tensors, header, str(path))
 
 
@@ -139,7 +140,7 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
         if model.weight_prior is not None:
             model.weight_prior.set_learnability(header["prior_learnability"])
         model.columns.take_record(header["columns"])
-        _load_bases(model, tensors)
+        _make_room(model, tensors)
         _check_fits(model, tensors)
         bad = [name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())]
         if bad:
@@ -150,8 +151,10 @@ def rebuild(tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str)
     return model
 
 
-def _load_bases(model: MetaLearner, tensors: Mapping[str, Tensor]) -> None:
-    """Make room for the bases of units, which only some priors have."""
+def _make_room(model: MetaLearner, tensors: Mapping[str, Tensor]) -> None:
+    """Make room for the bases of units, which only some priors have, and for a noise that varies."""
+    if isinstance(model.likelihood, likelihoods.Gaussian):
+        model.likelihood.make_room(tensors, "likelihood.")
     for name, module in model.named_modules():
         if isinstance(module, GaussianUnits):
             own = f"{name}."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from bnnp._core.progress import points_bar
+from bnnp._core.ranks import ALONE, Ranks
 from bnnp.models.draws import Draws, in_canonical_order, sample_chunks
 from bnnp.models.evidence import WeightModel
 from bnnp.models.inferring import InferredWeights
@@ -20,7 +21,7 @@ from bnnp.tasks.task import TaskBatch
 
 
 def sampler(
-    model: WeightModel, x: Any, y: Any, seed: int, chunk_size: int, progress: bool
+    model: WeightModel, x: Any, y: Any, seed: int, chunk_size: int, progress: bool, ranks: Ranks = ALONE
 ) -> Callable[[range], WeightPosterior]:
     """A function that gives samples of the posterior by their numbers.
 
@@ -33,12 +34,13 @@ def sampler(
         seed: Seed of the draws.
         chunk_size: Points per chunk.
         progress: Whether to show a progress bar.
+        ranks: The processes that each hold a part of the context.
 
     Raises:
         ValueError: If the contexts of the model cannot be cut into chunks, or the data do not fit it.
     """
     check_chunk_size(model, chunk_size)
-    context = _Context.of(model, x, y, chunk_size)
+    context = _Context.of(model, x, y, chunk_size, ranks)
 
     def posterior(samples: range) -> WeightPosterior:
         runs = sample_chunks(samples, _numbers_per_sample(model, chunk_size))
@@ -52,8 +54,7 @@ def sampler(
                 return through_layers(model.network, model.prior, no_inputs(model), update)
 
             ends = [infer(some) for some in runs]
-        points = context.points
-        assert points is not None
+        points = sum(context.counts())
         sums = [end.done[-1].sums for end in ends]
         inferred = [InferredWeights.of(end) for end in ends]
         return WeightPosterior.joined(model, inferred, seed, points, None, [one for one in sums if one is not None])
@@ -77,32 +78,46 @@ class _Context:
         read: Gives an iterator over the pieces of the context, from the start.
         chunk_size: Points per chunk.
         points: Number of points; where it is None, the first reading counts them.
+        ranks: The processes that each hold a part of the context.
     """
 
     model: WeightModel
     read: Callable[[], Iterator[tuple[Any, Any]]]
     chunk_size: int
     points: int | None
+    ranks: Ranks = ALONE
+    _counts: list[int] = field(default_factory=list)
 
     @staticmethod
-    def of(model: WeightModel, x: Any, y: Any, chunk_size: int) -> _Context:
+    def of(model: WeightModel, x: Any, y: Any, chunk_size: int, ranks: Ranks) -> _Context:
         if y is None:
-            return _Context(model, pieces_of(x), chunk_size, len(x) if isinstance(x, ParquetPieces) else None)
-        if hasattr(x, "filename"):  # a memmap: too large to sort, so taken in its own order
+            return _Context(model, pieces_of(x), chunk_size, len(x) if isinstance(x, ParquetPieces) else None, ranks)
+        if hasattr(x, "filename") or ranks.size > 1:  # a memmap or a part: not sorted, so taken in its own order
             pieces = ArrayPieces(x, y, chunk_size)
         else:
             task = in_canonical_order(model.checked_task(x, y))
             pieces = ArrayPieces(task.x, task.y, chunk_size)
-        return _Context(model, lambda: iter(pieces), chunk_size, len(pieces))
+        return _Context(model, lambda: iter(pieces), chunk_size, len(pieces), ranks)
+
+    def counts(self) -> list[int]:
+        """The points of every process; they are counted once."""
+        if not self._counts:
+            if self.points is None:
+                self.points = sum(len(x) for x, _ in self.read())
+            counts = torch.zeros(self.ranks.size, dtype=torch.int64)
+            counts[self.ranks.rank] = self.points
+            self._counts = self.ranks.sum(counts).tolist()
+        return self._counts
 
     def chunks(self) -> Iterator[tuple[int, TaskBatch]]:
         """Each chunk with the number of its first point."""
+        first_point = sum(self.counts()[: self.ranks.rank]) if self.ranks.size > 1 else 0
         start = 0
         for x, y in self.read():
             task = self.model.checked_task(x, y)
             for first in range(0, len(task), self.chunk_size):
                 part = task.take(torch.arange(first, min(first + self.chunk_size, len(task))))
-                yield start, self.model.prepare(TaskBatch.of([part], device=self.model.device))
+                yield first_point + start, self.model.prepare(TaskBatch.of([part], device=self.model.device))
                 start += len(part)
         if self.points is None:
             self.points = start
@@ -134,7 +149,7 @@ class FromStream:
         for start, batch in self.context.chunks():
             sums = sums + sums_with_draws(self.model, turn, batch, self.draws, start)
             self.advance(batch.x.shape[1])
-        new = conditioned_on(turn, sums, self.draws)
+        new = conditioned_on(turn, sums.over(self.context.ranks), self.draws)
         last = turn.index == self.model.network.num_layers - 1
         return new if last else replace(new, sums=None)  # sums of other layers are large and not needed
 

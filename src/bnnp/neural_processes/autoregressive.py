@@ -79,7 +79,8 @@ class AutoregressivePosterior(Posterior):
 
         size = self._at_once(len(x))
         terms = in_parallel(conditionals, range(0, len(x), size))
-        return float(sum(term.sum() for term in terms) - len(x) * model.columns.y_scale.double().log().sum())
+        slope = model.columns.log_slope(y).sum() if model.likelihood.real_valued else 0.0
+        return float(sum(term.sum() for term in terms) + slope)
 
     def _context(self) -> TaskBatch:
         return self.model.prepared(self.task)
@@ -87,7 +88,7 @@ class AutoregressivePosterior(Posterior):
     def _at_once(self, points: int) -> int:
         """Number of contexts in a batch that keeps memory bounded."""
         tokens = len(self.task) + points
-        return max(1, NUMBERS_AT_ONCE // (max(1, tokens) * self.model.numbers_a_point(tokens)))
+        return max(1, NUMBERS_AT_ONCE // (max(1, tokens) * self.model.numbers_per_point(tokens)))
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from bnnp._core.checks import check_samples
 from bnnp._core.random import Seed, as_integer
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood, checked_likelihood
+from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from bnnp.models.base import MetaLearner
 from bnnp.neural_processes.posterior import Posterior
@@ -28,7 +29,7 @@ class NeuralProcess(MetaLearner):
             `bnnp.Gaussian(0.1)` there is one learned noise, as in the paper; `Bernoulli` and `Categorical` work too.
 
     Raises:
-        ValueError: If a size is not positive.
+        ValueError: If a size is not positive, or the likelihood has a noise that varies with the inputs.
 
     Example:
         >>> issubclass(bnnp.neural_processes.CNP, bnnp.neural_processes.NeuralProcess)
@@ -37,8 +38,13 @@ class NeuralProcess(MetaLearner):
 
     def __init__(self, in_size: int, out_size: int, likelihood: Likelihood | None):
         likelihood = HeteroscedasticGaussian() if likelihood is None else checked_likelihood(likelihood)
+        if isinstance(likelihood, Gaussian) and likelihood.varies:
+            raise ValueError(
+                "likelihood: got a noise that varies with the inputs, which belongs to a prior over weights; expected "
+                "HeteroscedasticGaussian(), whose noise the network predicts"
+            )
         super().__init__(in_size, out_size, likelihood)
-        self.numbers = self.likelihood.numbers_an_output * out_size
+        self.numbers = self.likelihood.outputs_per_target * out_size
 
     @property
     def weight_prior(self) -> None:
@@ -54,7 +60,7 @@ class NeuralProcess(MetaLearner):
         """Outputs at inputs in the model's units, given the latent variable from `infer`."""
 
     @abc.abstractmethod
-    def numbers_a_point(self, context: int) -> int:
+    def numbers_per_point(self, context: int) -> int:
         """Numbers in memory for one sample at one input, given a context of `context` points."""
 
     @abc.abstractmethod

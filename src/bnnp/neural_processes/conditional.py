@@ -104,7 +104,7 @@ class MarginalPosterior(Posterior):
             return model.decode(self.representation, x[None, here])[0]
 
         outputs = x.new_empty(1, len(x), model.numbers)
-        outputs = fill_in_blocks(outputs, compute, model.numbers_a_point(len(self.task)))
+        outputs = fill_in_blocks(outputs, compute, model.numbers_per_point(len(self.task)))
         return SampledPredictive(outputs.expand(self.num_samples, -1, -1), model.likelihood, model.columns)
 
     def functions(self) -> NoReturn:
@@ -170,5 +170,5 @@ class CNP(ConditionalProcess):
         code = latent.unsqueeze(1).expand(-1, x.shape[1], -1)
         return self.decoder(torch.cat([code, x], dim=-1)).unsqueeze(1)
 
-    def numbers_a_point(self, context: int) -> int:
+    def numbers_per_point(self, context: int) -> int:
         return max(self.decoder.network.sizes)

@@ -132,7 +132,7 @@ class LatentProcess(NeuralProcess):
         of_samples, of_points = latent.z @ first[:size], with_bias(features) @ first[size:]  # each computed once
         return self.decoder.from_first_layer(of_samples.unsqueeze(2) + of_points.unsqueeze(1))
 
-    def numbers_a_point(self, context: int) -> int:
+    def numbers_per_point(self, context: int) -> int:
         return max(self.decoder.network.sizes) + (self.heads * (context + 1) if self.heads else 0)
 
     @torch.no_grad()
@@ -154,7 +154,7 @@ class LatentPosterior(Posterior):
             return model.decode(replace(self.latent, z=self.latent.z[:, some]), x[None, here])[0]
 
         outputs = x.new_empty(self.num_samples, len(x), model.numbers)
-        outputs = fill_in_blocks(outputs, compute, model.numbers_a_point(len(self.task)))
+        outputs = fill_in_blocks(outputs, compute, model.numbers_per_point(len(self.task)))
         return SampledPredictive(outputs, model.likelihood, model.columns)
 
     def functions(self) -> list[SampledFunction]:

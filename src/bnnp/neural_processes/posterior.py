@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from bnnp._core.columns import Columns
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown
 from bnnp.likelihoods.shown import rows_of
@@ -47,6 +48,16 @@ class Posterior(Shown, abc.ABC):
     num_samples: int
     seed: int
 
+    @property
+    def columns(self) -> Columns:
+        """Names, shifts and scales of the user's columns."""
+        return self.model.columns
+
+    @property
+    def known(self) -> Task:
+        """The points of the data set, in the user's units."""
+        return self.task
+
     def predict(self, x: ArrayLike | Tensor) -> SampledPredictive:
         """Predictions at new inputs.
 
@@ -60,7 +71,8 @@ class Posterior(Shown, abc.ABC):
         inputs = model.columns.inputs(x)
         model.columns.warn_outside(inputs)
         with torch.no_grad():
-            return self.predictive(model.columns.standardise_x(inputs.to(model.device)).to(model.dtype))
+            prepared = model.columns.standardise_x(inputs.to(model.device)).to(model.dtype)
+            return self.predictive(prepared).at(inputs)
 
     def update(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Posterior:
         """A new posterior given these points and the earlier ones. This posterior stays as it is.

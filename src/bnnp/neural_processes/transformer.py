@@ -112,7 +112,7 @@ class TNP(ConditionalProcess):
         flag = x.new_full((*x.shape[:-1], 1), is_context)
         return self.embedding(torch.cat([x, y, flag], dim=-1))
 
-    def numbers_a_point(self, context: int) -> int:
+    def numbers_per_point(self, context: int) -> int:
         return 4 * self.width + self.heads * (context + 1)
 
 

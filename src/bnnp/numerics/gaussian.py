@@ -69,13 +69,12 @@ __all__ = [  # what the rest of the library needs of this folder, but for the la
     "with_missing",
 ]
 
+Features = Float[Tensor, "tasks phi_samples points d"]
+"""Features of the points, for each sample or one for all samples."""
+
 
 def condition(
-    prior: UnitPrior,
-    phi: Float[Tensor, "tasks phi_samples points d"],
-    seen: Observations,
-    noise: UpdateNoise,
-    rest: NaturalParameters | None = None,
+    prior: UnitPrior, phi: Features, seen: Observations, noise: UpdateNoise, rest: NaturalParameters | None = None
 ) -> Update:
     """Sample every unit's posterior, by whichever form has the smaller matrix.
 
@@ -115,9 +114,7 @@ def _in_float64_where_needed(form: Callable[..., Update]) -> Callable[..., Updat
 
 
 @_in_float64_where_needed
-def function_space(
-    prior: UnitPrior, phi: Float[Tensor, "tasks phi_samples points d"], seen: Observations, noise: UpdateNoise
-) -> Update:
+def function_space(prior: UnitPrior, phi: Features, seen: Observations, noise: UpdateNoise) -> Update:
     """The update through `M`, an n x n matrix per unit."""
     start = prior.scale(noise.weights)
     if phi.shape[-2] == 0:
@@ -139,11 +136,7 @@ def function_space(
 
 @_in_float64_where_needed
 def weight_space(
-    prior: UnitPrior,
-    phi: Float[Tensor, "tasks phi_samples points d"],
-    seen: Observations,
-    noise: UpdateNoise,
-    rest: NaturalParameters | None = None,
+    prior: UnitPrior, phi: Features, seen: Observations, noise: UpdateNoise, rest: NaturalParameters | None = None
 ) -> Update:
     """The update through `Q`, a d x d matrix per unit. It takes what `condition` takes."""
     start = unit_products(prior.whitener if prior.is_diagonal else prior.whitener.mT, noise.weights)
@@ -193,11 +186,7 @@ def _units_apart(singular: Tensor, prior: UnitPrior, phi: Tensor, *records: Any)
 
 
 def whitened_space(
-    prior: UnitPrior,
-    phi: Float[Tensor, "tasks phi_samples points d"],
-    seen: Observations,
-    noise: UpdateNoise,
-    rest: NaturalParameters | None = None,
+    prior: UnitPrior, phi: Features, seen: Observations, noise: UpdateNoise, rest: NaturalParameters | None = None
 ) -> Update:
     """The update through `S = I + A^T A`, one unit after the other: slow, and exact for priors close to singular.
 

@@ -44,6 +44,9 @@ class FactorisationError(ArithmeticError):
         super().__init__(message)
         self.task = task
 
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        return type(self), (str(self), self.task)  # for errors of other processes
+
 
 def check_health(health: Float[Tensor, "*rows"], batch: tuple[int, int, int] | None = None) -> None:
     """Refuse matrices that were not positive definite, and float32 where it is not accurate.

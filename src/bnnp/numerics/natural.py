@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
+from bnnp._core.ranks import Ranks
 from bnnp._core.shapes import Float, Int, Tensor
 from bnnp.numerics.records import CAREFUL, Observations, UnitPrior, Update, log_prior, project, unit_products
 from bnnp.numerics.solve import unpacked, weighted_gram
@@ -37,6 +38,14 @@ class NaturalParameters:
             self.noise + other.noise,
             self.square + other.square,
         )
+
+    def over(self, ranks: Ranks) -> "NaturalParameters":
+        """The sums over the points of all processes."""
+        if ranks.size == 1:
+            return self
+        parts = [getattr(self, field.name) for field in fields(self)]
+        total = ranks.sum(torch.cat([part.reshape(-1) for part in parts])).split([part.numel() for part in parts])
+        return NaturalParameters(*(one.view(part.shape) for one, part in zip(total, parts, strict=True)))
 
     @staticmethod
     def joined(parts: Sequence["NaturalParameters"], shared: bool) -> "NaturalParameters":

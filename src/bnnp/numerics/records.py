@@ -71,6 +71,8 @@ class UnitPrior:
         return UnitPrior(self.mean[:, :, units], self.factor[units])
 
     def to(self, dtype: torch.dtype) -> "UnitPrior":
+        if self.mean.dtype == self.factor.dtype == dtype:
+            return self  # with its covariance, where that is known
         return UnitPrior(self.mean.to(dtype), self.factor.to(dtype))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from bnnp._core.random import Seed
 from bnnp.evaluation.calibration import Calibration
-from bnnp.plots.figure import grid_of, make_figure
+from bnnp.plots.figure import grid_of, make_figure, used_panels
 from bnnp.plots.functions import BAND, SAMPLES, TRUTH
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
@@ -83,11 +83,8 @@ def history(record: History) -> "Figure":
         smooth = frame[name].rolling(window, min_periods=1).mean()
         panels[0].plot(frame["seconds"] / 60, smooth, linewidth=1.2, label=name)
     panels[0].set(xlabel="minutes", ylabel="nats per task", title="objective and its terms")
-    if len(frame) > 30:  # the first steps are orders of magnitude below all others: leave them out of view
-        view = frame[terms].iloc[len(frame) // 8 :].to_numpy()
-        margin = 0.1 * (np.quantile(view, 0.99) - np.quantile(view, 0.02))
-        panels[0].set_ylim(np.quantile(view, 0.02) - margin, np.quantile(view, 0.99) + margin)
     if terms:
+        panels[0].set_ylim(_view(frame[terms].to_numpy()))
         panels[0].legend(fontsize=8)
     for name in scores:
         minutes = [row["seconds"] / 60 for row in record.evaluations]
@@ -96,6 +93,16 @@ def history(record: History) -> "Figure":
         panels[1].set(xlabel="minutes", title="evaluation")
         panels[1].legend(fontsize=8)
     return figure
+
+
+def _view(values: np.ndarray) -> tuple[float | None, float | None]:
+    """The range of records (records, terms) without the first ones, which are orders of magnitude below all others."""
+    later = values[max(1, len(values) // 8) :]
+    if len(later) == 0:
+        return None, None
+    low, high = np.quantile(later, [0.02, 0.99]) if len(values) > 30 else (later.min(), later.max())
+    margin = 0.1 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
 def rank_histograms(calibration: Calibration, bins: int = 10) -> "Figure":
@@ -146,14 +153,12 @@ def draw_rank_histograms(figure: "FigureBase", calibration: Calibration, bins: i
     total = counts[0].sum()
     low, high = stats.binom(total, 1 / bins).ppf([0.005, 0.995])
     columns, rows = grid_of(len(counts))
-    panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
-    for axes, name, row, p_value in zip(panels, calibration.names, counts, calibration.p_values(bins), strict=False):
+    panels = used_panels(figure.subplots(rows, columns, squeeze=False, sharey=True).ravel(), len(counts))
+    for axes, name, row, p_value in zip(panels, calibration.names, counts, calibration.p_values(bins), strict=True):
         axes.axhspan(low, high, color=BAND, alpha=0.5, linewidth=0)
         axes.axhline(total / bins, color=TRUTH, linewidth=0.8)
         axes.bar(np.arange(bins) + 0.5, row, width=0.9, color=SAMPLES)
         axes.set(title=f"{name}, p = {p_value:.2g}", xticks=[0, bins], xticklabels=["0", str(calibration.num_samples)])
         axes.title.set_fontsize(9)
-    for axes in panels[len(counts) :]:
-        axes.axis("off")
     figure.supxlabel("rank of the truth among the samples", fontsize=9)
     figure.supylabel("simulations", fontsize=9)

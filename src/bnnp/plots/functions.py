@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bnnp._core.random import Seed
-from bnnp.plots.figure import make_figure
+from bnnp.plots.figure import figure_of_outputs, make_figure
 from bnnp.prediction.base import Predictive
-from bnnp.tasks.task import Split, Task
+from bnnp.tasks.task import Split, Task, stacked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,13 +35,16 @@ class Conditionable(Protocol):
     def condition(self, x, y, *, num_samples: int, seed: Seed) -> Posterior: ...
 
 
-def draw_functions(axes: "Axes", drawn: Drawn, x: np.ndarray, *, colour: str = SAMPLES, alpha: float = 0.7) -> None:
+def draw_functions(
+    axes: "Axes", drawn: Drawn, x: np.ndarray, *, output: int = 0, colour: str = SAMPLES, alpha: float = 0.7
+) -> None:
     """Draw functions of one input as lines.
 
     Args:
         axes: Where to draw.
-        drawn: The functions, as from `model.prior.functions(5)` or `post.functions()`. The first output is shown.
+        drawn: The functions, as from `model.prior.functions(5)` or `post.functions()`.
         x: Inputs at which the functions are evaluated, in one dimension and increasing.
+        output: Which output is shown, from 0; for class labels, which class.
         colour: Colour of the lines.
         alpha: Opacity of the lines.
 
@@ -52,7 +56,7 @@ def draw_functions(axes: "Axes", drawn: Drawn, x: np.ndarray, *, colour: str = S
         5
     """
     for function in drawn:
-        axes.plot(x, function(x[:, None])[:, 0], color=colour, alpha=alpha, linewidth=1)
+        axes.plot(x, function(x[:, None])[:, output], color=colour, alpha=alpha, linewidth=1)
 
 
 def draw_posterior(
@@ -76,38 +80,83 @@ def draw_posterior(
         >>> axes.get_legend_handles_labels()[1]
         ['90 % of new observations', 'context']
     """
-    low, high = posterior.predict(x[:, None]).quantile([0.05, 0.95])
-    axes.fill_between(x, low[:, 0], high[:, 0], color=BAND, alpha=0.5, linewidth=0, label="90 % of new observations")
+    draw_band(axes, posterior.predict(x[:, None]), x, 0)
     draw_functions(axes, posterior.functions()[:lines], x)
     if target is not None:
-        axes.plot(target.x[:, 0], target.y[:, 0], ".", color=TRUTH, markersize=3, label="held out")
-    axes.plot(context.x[:, 0], context.y[:, 0], "o", color=CONTEXT, markersize=4, label="context")
+        draw_points(axes, target.x[:, 0], target.y[:, 0], "held out", small=True)
+    draw_points(axes, context.x[:, 0], context.y[:, 0], "context")
+
+
+def draw_band(axes: "Axes", predictive: Predictive, x: np.ndarray, output: int) -> None:
+    """The band that holds 90 % of new observations of an output; for labels, 90 % of the probabilities of a class."""
+    if predictive.likelihood.real_valued:
+        (low, high), label = predictive.interval(0.9), "90 % of new observations"
+    else:
+        (low, high), label = np.quantile(predictive.samples, [0.05, 0.95], axis=0), "90 % of probabilities"
+    axes.fill_between(x, low[:, output], high[:, output], color=BAND, alpha=0.5, linewidth=0, label=label)
+
+
+def draw_points(axes: "Axes", x: ArrayLike, y: ArrayLike, label: str, *, small: bool = False) -> None:
+    """Points: large ones in front, or small ones behind all else."""
+    mark, colour, size, order = (".", TRUTH, 3, 1) if small else ("o", CONTEXT, 4, 3)
+    axes.plot(np.asarray(x), np.asarray(y), mark, color=colour, markersize=size, label=label, zorder=order)
 
 
 def functions(
-    drawn: Drawn, x: np.ndarray, *, title: str = "functions drawn from the prior", labels: tuple[str, str] = ("x", "y")
+    drawn: Drawn,
+    x: np.ndarray,
+    *,
+    title: str = "functions drawn from the prior",
+    labels: Sequence[str] = ("x", "y"),
+    data: Sequence[Task] = (),
 ) -> "Figure":
-    """A figure of functions of one input, in one panel.
+    """A figure of functions of one input, with a panel per output, or per class where outputs are class labels.
 
     Args:
-        drawn: The functions, as from `model.prior.functions(5)` or `post.functions()`. The first output is shown.
+        drawn: The functions, as from `model.prior.functions(5)` or `post.functions()`.
         x: Inputs at which the functions are evaluated, in one dimension and increasing.
-        title: Title of the panel.
-        labels: Labels of the two axes.
+        title: Title of the figure.
+        labels: Label of the input, then of every output; one name for all classes.
+        data: Data sets whose points are shown behind the functions, as far as they lie within the range of `x`.
 
     Returns:
         The figure.
 
     Example:
-        >>> figure = bnnp.plots.functions(model.prior.functions(5), np.linspace(-2, 2, 20))
-        >>> figure.axes[0].get_title()
-        'functions drawn from the prior'
+        >>> figure = bnnp.plots.functions(model.prior.functions(5), np.linspace(-2, 2, 20), data=tasks.tasks)
+        >>> figure.axes[0].get_ylabel(), len(figure.axes[0].lines)
+        ('y', 6)
     """
-    figure = make_figure((5, 3.4))
-    axes = figure.subplots()
-    draw_functions(axes, drawn, x)
-    axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
+    outputs = drawn[0](x[:1, None]).shape[1]
+    figure, panels = figure_of_outputs(outputs)
+    names = output_labels(labels[1:], outputs)
+    for output, axes in enumerate(panels):
+        _draw_data(axes, data, (x.min(), x.max()), output, outputs)
+        draw_functions(axes, drawn, x, output=output)
+        axes.set(xlabel=labels[0], ylabel=names[output])
+    figure.suptitle(title, fontsize=11)
+    if data:
+        panels[0].legend(fontsize=8)
     return figure
+
+
+def _draw_data(axes: "Axes", data: Sequence[Task], within: tuple[float, float], output: int, outputs: int) -> None:
+    """The points of all data sets, in grey, within a range of inputs."""
+    if data:
+        whole = Task(*stacked(data))
+        inside = whole.take((whole.x[:, 0] >= within[0]) & (whole.x[:, 0] <= within[1]))
+        draw_points(axes, inside.x[:, 0], shown_outputs(inside, output, outputs), "data", small=True)
+
+
+def output_labels(names: Sequence[str], outputs: int) -> list[str]:
+    """One label per output; from a single name, one per class."""
+    return list(names) if len(names) == outputs else [f"probability of {names[0]} = {c}" for c in range(outputs)]
+
+
+def shown_outputs(task: Task, output: int, outputs: int) -> np.ndarray:
+    """The outputs of a data set for one panel of several; for class labels, whether they are this class."""
+    y = task.y.numpy()
+    return y[:, output] if y.shape[1] == outputs else (y[:, 0] == output).astype(float)
 
 
 def overview(

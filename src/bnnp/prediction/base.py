@@ -3,6 +3,8 @@
 import abc
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -15,6 +17,12 @@ from bnnp._core.random import Seed
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown, listed
 from bnnp.likelihoods.base import Likelihood
+from bnnp.prediction.frames import QUANTILES, dataset, frame
+from bnnp.prediction.lognormal import moments
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
 
 
 class Predictive(Shown, abc.ABC):
@@ -25,6 +33,7 @@ class Predictive(Shown, abc.ABC):
     Attributes:
         likelihood: The likelihood of an observation.
         columns: Names, shifts and scales of the user's columns.
+        inputs: The inputs (points, in) of the predictions, in the user's units; None where they are not known.
 
     Example:
         >>> pred = post.predict(x_new)
@@ -40,6 +49,7 @@ class Predictive(Shown, abc.ABC):
 
     likelihood: Likelihood
     columns: Columns
+    inputs: np.ndarray | None
 
     @property
     @abc.abstractmethod
@@ -138,6 +148,46 @@ class Predictive(Shown, abc.ABC):
         low, high = self.quantile([(1 - level) / 2, (1 + level) / 2], noise=noise)
         return low, high
 
+    def to_frame(self, quantiles: Sequence[float] = QUANTILES) -> "pd.DataFrame":
+        """The predictions as a data frame, one row per point, in the user's units and under the user's names.
+
+        Args:
+            quantiles: Levels between 0 and 1 of the quantiles of a new observation; there are none for class labels.
+
+        Returns:
+            A frame with the inputs and, for every output, its mean, standard deviation and quantiles; for class
+            labels, the probability of every class.
+
+        Raises:
+            ValueError: If a level is not between 0 and 1.
+
+        Example:
+            >>> list(post.predict(x_new).to_frame(quantiles=[0.1, 0.9]))
+            ['x0', 'y0_mean', 'y0_std', 'y0_q10', 'y0_q90']
+        """
+        return frame(self, quantiles)
+
+    def to_xarray(self) -> "xr.Dataset":
+        """The predictions as labelled arrays, in the user's units. Needs the package xarray (`pip install bnnp[data]`).
+
+        Returns:
+            A dataset of `mean`, `std`, `function_std` (point, output) and `samples` (sample, point, output); its
+            coordinates are the names of the outputs and the inputs of every point.
+
+        Example:
+            >>> found = post.predict(x_new).to_xarray()
+            >>> dict(found.sizes)
+            {'point': 2, 'output': 1, 'sample': 20}
+            >>> found["mean"].sel(output="y0")["x0"].values
+            array([0.5, 2. ])
+        """
+        return dataset(self)
+
+    def at(self, x: Float[Tensor, "points x"]) -> Self:
+        """The same predictions, with the inputs that they are for, in the user's units."""
+        record: Any = self
+        return replace(record, inputs=as_numpy(x))
+
     def log_prob(self, y: ArrayLike | Tensor) -> np.ndarray:
         """Log predictive density of each observed point by itself, in the user's units.
 
@@ -165,6 +215,7 @@ class Predictive(Shown, abc.ABC):
         if len(values) != points:
             raise ValueError(f"y: got {len(values)} points, expected {points}, one for each input")
         self.likelihood.check(values)
+        self.columns.check_positive(values, "y")
         return self.columns.standardise_y(values) if self.likelihood.real_valued else values
 
     def _in_user_units(self, values: Tensor) -> np.ndarray:
@@ -173,9 +224,11 @@ class Predictive(Shown, abc.ABC):
     def _scaled(self, values: Tensor) -> np.ndarray:
         return as_numpy(values * self.columns.y_scale)
 
-    def _log_scale(self) -> Tensor:
-        """How much lower log-densities are in the user's units than in the model's, in nats per point."""
-        return self.columns.y_scale.double().log().sum()
+    def _of_positive(self, means: Tensor, variances: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of positive outputs whose logarithms have a mixture of normals."""
+        scale = self.columns.y_scale.double()
+        mean, spread = moments(means.double() * scale + self.columns.y_shift, variances.double() * scale.square())
+        return as_numpy(mean), as_numpy(spread)
 
     def _described(self) -> dict[str, object]:
         return {"shape (points, outputs)": self.shape, "outputs": listed(self.columns.y_names)}

@@ -40,6 +40,7 @@ class SampledPredictive(Predictive):
         likelihood: The likelihood of an observation.
         columns: Names, shifts and scales of the user's columns.
         drawn: The whole functions as they were drawn, where points of a sample are not independent given the outputs.
+        inputs: The inputs of the predictions, in the user's units; None where they are not known.
 
     Example:
         >>> pred = post.predict_by_samples(x_new)
@@ -53,6 +54,7 @@ class SampledPredictive(Predictive):
     likelihood: Likelihood
     columns: Columns
     drawn: Drawn | None = None
+    inputs: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -65,17 +67,23 @@ class SampledPredictive(Predictive):
     @property
     @torch.no_grad()
     def mean(self) -> np.ndarray:
+        if self.columns.positive:
+            return self._of_positive(self.likelihood.mean(self.outputs), self.likelihood.variance(self.outputs))[0]
         return self._in_user_units(self.likelihood.mean(self.outputs).mean(0))
 
     @property
     @torch.no_grad()
     def std(self) -> np.ndarray:
+        if self.columns.positive:
+            return self._of_positive(self.likelihood.mean(self.outputs), self.likelihood.variance(self.outputs))[1]
         between = self.likelihood.mean(self.outputs).var(0, correction=0)
         return self._scaled((between + self.likelihood.variance(self.outputs).mean(0)).sqrt())
 
     @property
     @torch.no_grad()
     def function_std(self) -> np.ndarray:
+        if self.columns.positive:
+            return self._of_positive(self._functions(), torch.zeros_like(self._functions()))[1]
         return self._scaled(self._functions().std(0, correction=0))
 
     @property
@@ -118,8 +126,9 @@ class SampledPredictive(Predictive):
 
     @torch.no_grad()
     def pointwise_log_prob(self, y: ArrayLike | Tensor) -> Float[Tensor, "samples points"]:
-        terms = self.likelihood.log_prob(self.outputs.double(), self.observed(y))
-        return terms - self._log_scale()
+        values = self.observed(y)
+        terms = self.likelihood.log_prob(self.outputs.double(), values)
+        return terms + self.columns.log_slope(values) if self.likelihood.real_valued else terms
 
     def _described(self) -> dict[str, object]:
         return {**super()._described(), "samples": len(self.outputs), "likelihood": type(self.likelihood).__name__}

@@ -12,6 +12,7 @@ from bnnp._core.shapes import Float, Tensor
 from bnnp._core.show import Shown
 from bnnp._core.threads import in_parallel
 from bnnp.likelihoods.base import Likelihood
+from bnnp.likelihoods.gaussian import at_points
 from bnnp.likelihoods.shown import rows_of
 from bnnp.networks.base import AnyNetwork
 from bnnp.networks.functions import Function, View, functions_of
@@ -72,8 +73,10 @@ class WeightSamples(Shown, abc.ABC):
         Args:
             x: Inputs (points, in).
         """
-        outputs = network_outputs(self.network, self.weights, self.prepared_inputs(x))
-        return SampledPredictive(outputs, self.likelihood, self.columns)
+        inputs = self.prepared_inputs(x)
+        outputs = network_outputs(self.network, self.weights, inputs)
+        predictive = SampledPredictive(outputs, at_points(self.likelihood, inputs), self.columns)
+        return predictive.at(self.columns.inputs(x))
 
     def prepared_inputs(self, x: ArrayLike | Tensor) -> Float[Tensor, "points x"]:
         """A user's inputs in the model's units and precision, with a warning where they are far from the training's."""

@@ -103,6 +103,7 @@ class Collection(Shown, TaskSource):
         columns: The shifts and scales that training takes. If None, it computes them from the tasks.
         points_share: The share of its points that a drawn task has, chosen anew in every draw; for large tasks.
         task_name: Name of the column that told the tasks apart, if they are from a table.
+        positive: Whether outputs are positive numbers, whose logarithms a model works with.
         encodings: How the columns of the table became numbers, if they are from a table.
 
     Example:
@@ -122,6 +123,7 @@ class Collection(Shown, TaskSource):
     columns: Columns | None = None
     points_share: float = 1.0
     task_name: str | None = None
+    positive: bool = False
     encodings: Encodings | None = None
 
     def __post_init__(self):
@@ -144,6 +146,11 @@ class Collection(Shown, TaskSource):
         """Number of output columns."""
         return len(self.y_names)
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether the outputs are words, which became class labels."""
+        return self.encodings is not None and bool(self.encodings.classes)
+
     def draw(self, count: int, generator: torch.Generator) -> list[Task]:
         """Draw tasks at random, as `TaskSource.draw`. None is drawn twice before all are drawn once."""
         rounds = [torch.randperm(len(self.tasks), generator=generator) for _ in range(-(-count // len(self.tasks)))]
@@ -163,10 +170,10 @@ class Collection(Shown, TaskSource):
         """
         if not self.standardise:
             return self
-        columns = self.columns or Columns.of(*stacked(self.tasks), self.x_names, self.y_names)
+        columns = self.columns or Columns.of(*stacked(self.tasks), self.x_names, self.y_names, positive=self.positive)
         tasks = tuple(task.standardised(columns) for task in self.tasks)
         splits = tuple(split.standardised(columns) for split in self.splits)
-        return replace(self, tasks=tasks, splits=splits, columns=columns, standardise=False)
+        return replace(self, tasks=tasks, splits=splits, columns=columns, standardise=False, positive=False)
 
     def _some_points(self, task: Task, generator: torch.Generator) -> Task:
         wanted = min(len(task), max(2, round(self.points_share * len(task))))

@@ -54,10 +54,17 @@ class Synthetic(Functions):
         """Values of one random function at `x`, without noise."""
 
     def draw_one(self, generator: torch.Generator) -> Task:
+        return self.draw_with_function(generator, torch.empty(0, 1, dtype=torch.float64))[0]
+
+    def draw_with_function(
+        self, generator: torch.Generator, inputs: Float[Tensor, "inputs 1"]
+    ) -> tuple[Task, Float[Tensor, "inputs 1"]]:
+        """A task, and the values of its function at other inputs, without noise."""
         n = int(torch.randint(self.points[0], self.points[1] + 1, (), generator=generator))
         x = self.low + (self.high - self.low) * torch.rand(n, 1, generator=generator, dtype=torch.float64)
-        clean = self.values(x, generator)
-        return Task(x, clean + self.noise * torch.randn(n, 1, generator=generator, dtype=torch.float64))
+        clean = self.values(torch.cat([x, inputs]), generator)
+        noise = self.noise * torch.randn(n, 1, generator=generator, dtype=torch.float64)
+        return Task(x, clean[:n] + noise), clean[n:]
 
 
 @dataclass(frozen=True)
@@ -163,7 +170,7 @@ def sawtooth(*, noise: float = 0.05, low: float = -2.0, high: float = 2.0, point
     """Random tilted and shifted sawtooth functions of one input (paper, App. F).
 
     Args:
-        noise: Standard deviation of the observations.
+        noise: Standard deviation of the observations around the teeth.
         low: Lower end of the range of inputs.
         high: Upper end of the range of inputs.
         points: The smallest and the largest size of a task.
@@ -192,7 +199,7 @@ def heaviside(
     """Functions of one input with the values -1 and +1: the sign of a Gaussian process draw (paper, App. F).
 
     Args:
-        noise: Standard deviation of the observations.
+        noise: Standard deviation of the observations around -1 and +1.
         low: Lower end of the range of inputs.
         high: Upper end of the range of inputs.
         points: The smallest and the largest size of a task.
@@ -225,7 +232,7 @@ def gp(
     """Gaussian process functions of one input, with squared-exponential covariance (paper, App. F).
 
     Args:
-        noise: Standard deviation of the observations.
+        noise: Standard deviation of the observations around the function.
         low: Lower end of the range of inputs.
         high: Upper end of the range of inputs.
         points: The smallest and the largest size of a task.
@@ -233,7 +240,7 @@ def gp(
         output_scale: Standard deviation of the function at each input.
 
     Returns:
-        The source of tasks. Its method `oracle(x, y, x_new)` gives the exact predictive.
+        The source of tasks, whose `oracle(x, y, x_new)` is the exact predictive.
 
     Raises:
         ValueError: If the noise is negative, or a range is not one.
@@ -261,7 +268,7 @@ def bnn(
     """Functions of one input from a Bayesian neural network with its standard prior (paper, App. F).
 
     Args:
-        noise: Standard deviation of the observations.
+        noise: Standard deviation of the observations around the network's output.
         low: Lower end of the range of inputs.
         high: Upper end of the range of inputs.
         points: The smallest and the largest size of a task.

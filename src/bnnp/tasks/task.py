@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from bnnp._core.arrays import as_columns
 from bnnp._core.columns import Columns
+from bnnp._core.random import uniform
 from bnnp._core.shapes import Bool, Float, Tensor
 from bnnp._core.show import Shown, span
 
@@ -65,8 +66,8 @@ class Task(Shown):
     def __len__(self) -> int:
         return self.x.shape[0]
 
-    def take(self, rows: Tensor) -> "Task":
-        """The points that `rows` selects, by index or by a mask."""
+    def take(self, rows: Tensor | slice) -> "Task":
+        """The points that `rows` selects, by index, by a mask or by a slice."""
         return Task(self.x[rows], self.y[rows], self.name)
 
     def standardised(self, columns: Columns) -> "Task":
@@ -165,7 +166,7 @@ class TaskBatch(Shown):
 
     def shuffled(self, generator: torch.Generator) -> "TaskBatch":
         """The points of every task in a random order; each task has its own order. Absent points stay last."""
-        keys = torch.rand(self.mask.shape, generator=generator, device=generator.device).to(self.mask.device)
+        keys = uniform(self.mask.shape, generator).to(self.mask.device)
         order = (keys + (~self.mask).to(keys)).argsort(1)
         x, y = (values.gather(1, order.unsqueeze(-1).expand(values.shape)) for values in (self.x, self.y))
         return TaskBatch(x, y, self.mask.gather(1, order))

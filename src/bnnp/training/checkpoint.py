@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
+from bnnp._core.checks import check_count, is_number
+from bnnp._core.files import as_path
 from bnnp._core.shapes import Tensor
 from bnnp._core.tensor_files import read_tensors, write_tensors
 from bnnp.models.base import MetaLearner
 from bnnp.models.saving import DAMAGES, model_header, rebuild, todays_header
-from bnnp.training.checks import check_count, is_number
 from bnnp.training.history import History
 from bnnp.training.identity import comparable, differences
 
@@ -44,8 +45,7 @@ class Checkpointing:
     seconds: float | None = 60.0
 
     def __post_init__(self):
-        if not isinstance(self.folder, str | Path):
-            raise ValueError(f"checkpoint: got {self.folder!r}, expected a folder, as in 'run'")
+        as_path(self.folder, "checkpoint")
         check_count("every", self.every, "whole number of steps, as in Checkpointing(folder, every=500)")
         if self.seconds is not None and not (is_number(self.seconds) and self.seconds > 0):
             raise ValueError(

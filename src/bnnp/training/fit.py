@@ -21,6 +21,7 @@ from bnnp.training.history import History
 from bnnp.training.identity import identity_of
 from bnnp.training.optimiser import AveragedAdam
 from bnnp.training.prepare import start_prior
+from bnnp.training.ranks import check_batch
 from bnnp.training.run import Run
 from bnnp.training.schedule import as_rate, parameter_groups, set_rate
 from bnnp.training.settings import DEFAULTS, FitSettings
@@ -88,6 +89,9 @@ def fit(
 
     Ctrl-C stops the training after the current step. The state is kept, and the function returns as usual.
 
+    In a process group of torch (`torchrun`, back end "gloo") every process must make the same call: each takes its
+    share of a step's tasks, and the first one writes the checkpoint. The numbers are those of one process, to rounding.
+
     Args:
         model: A model, or a neural process.
         tasks: A source of tasks, as from `bnnp.tasks.from_table` or `bnnp.tasks.from_arrays`.
@@ -130,14 +134,17 @@ def fit(
     check_kind("objective", objective, Objective, "an objective, as bnnp.objectives.PPAVI()")
     number, size = as_integer(seed), context_size(context_share)
     gradient = Gradient(model, objective, settings)
+    ranks = gradient.ranks
+    check_batch(ranks, batch_size)
     start_prior(model, tasks, settings.prior_start, number)
     stream = TaskStream(tasks, batch_size, size, int(child(number, STREAM).initial_seed()), model.device)
     optimiser = settings.optimiser(parameter_groups(model, settings.prior_lr_multiplier))
-    run = Run(model, optimiser, steps, settings, checkpoint)
+    run = Run(model, optimiser, steps, settings, checkpoint, writes=ranks.is_first)
     with run.alone():
         if checkpoint is not None:
             run.resume(identity_of(model, stream, objective, steps, optimiser, settings, number))
-        interrupted = _train(run, gradient, stream, settings, number, progress=progress)
+        ranks.agree(model.state_dict().values())  # and wait for all to have read the state before it is written again
+        interrupted = _train(run, gradient, stream, settings, number, progress=progress and ranks.is_first)
     if isinstance(optimiser, AveragedAdam):
         optimiser.adopt()
     optimiser.zero_grad(set_to_none=True)

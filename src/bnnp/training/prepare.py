@@ -3,10 +3,11 @@
 import torch
 
 from bnnp._core.random import Seed, as_integer, child
+from bnnp._core.shapes import Tensor
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.priors import Prior
-from bnnp.priors.starts import Examples, Start, as_start
+from bnnp.priors.starts import Examples, SmoothNoise, Start, as_start
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.task import stacked
 
@@ -50,7 +51,14 @@ def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str 
     if prior is not None and prior.is_standard() and not prior.network.mixes_points:
         noise = start.set(prior, _examples(model, prior, tasks, start.tasks, generator), generator)
         if noise is not None and isinstance(model.likelihood, Gaussian) and model.likelihood.learnable:
-            model.likelihood.set_noise(noise)
+            _take_noise(model.likelihood, noise)
+
+
+def _take_noise(likelihood: Gaussian, noise: Tensor | SmoothNoise) -> None:
+    """Give a likelihood the noise that a start has found."""
+    likelihood.set_noise(noise.noise if isinstance(noise, SmoothNoise) else noise)
+    if isinstance(noise, SmoothNoise):
+        likelihood.vary(noise.bends, noise.coefficients)
 
 
 def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
@@ -81,6 +89,8 @@ def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
 def _take_columns(model: MetaLearner, tasks: Collection) -> None:
     columns, include_y = model.columns, model.likelihood.real_valued
     columns.x_names, columns.y_names, columns.task_name = list(tasks.x_names), list(tasks.y_names), tasks.task_name
+    if columns.is_identity() and include_y:
+        columns.positive = tasks.positive
     columns.encodings = tasks.encodings
     if tasks.standardise and columns.is_identity():
         if tasks.columns is not None:
@@ -104,5 +114,6 @@ def _examples(model: MetaLearner, prior: Prior, tasks: TaskSource, count: int, g
         return Examples(x, log_odds, x[0].new_ones(prior.network.sizes[-1]))
     y = [model.columns.standardise_y(task.y.to(model.device)).to(model.dtype) for task in some]
     likelihood = model.likelihood
-    fixed = likelihood.noise.detach() if isinstance(likelihood, Gaussian) and not likelihood.learnable else None
-    return Examples(x, y, torch.cat(y).std(0), fixed)
+    learned = isinstance(likelihood, Gaussian) and likelihood.learnable
+    fixed = likelihood.noise.detach() if isinstance(likelihood, Gaussian) and not learned else None
+    return Examples(x, y, torch.cat(y).std(0), fixed, learned)

@@ -58,6 +58,7 @@ class Run:
         steps: Number of steps in the whole run.
         settings: How often to record, and what to evaluate.
         checkpointing: Where and how often to keep the state on disk; None to keep it in memory only.
+        writes: Whether this process writes it, where several train together.
 
     Attributes:
         model: As given.
@@ -74,6 +75,8 @@ class Run:
         steps: int,
         settings: FitSettings,
         checkpointing: Checkpointing | None,
+        *,
+        writes: bool = True,
     ):
         self.model = model
         self.optimiser = optimiser
@@ -82,6 +85,7 @@ class Run:
         self.history = History()
         self._settings = settings
         self._checkpointing = checkpointing
+        self._writes = writes
         self._identity: dict[str, Any] = {}
         self._seconds = 0.0
         self._recent: list[dict[str, float]] = []
@@ -89,7 +93,9 @@ class Run:
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other runs out of the folder on disk, if there is one."""
-        return nullcontext() if self._checkpointing is None else used_alone(self._checkpointing.folder)
+        return (
+            nullcontext() if self._checkpointing is None or not self._writes else used_alone(self._checkpointing.folder)
+        )
 
     def resume(self, identity: dict[str, Any]) -> None:
         """Continue from the state on disk, if there is one.
@@ -136,9 +142,10 @@ class Run:
             with averaged(self.optimiser):
                 values = self._settings.evaluation.function(self.model)
             self.history.add_evaluation(self.step, self._seconds, values)
-        chosen = self._checkpointing or Checkpointing("", seconds=None)
-        late = chosen.seconds is not None and time.monotonic() - self._kept >= chosen.seconds
-        if self.step % chosen.every == 0 or self.step == self.steps or late:
+        chosen = self._checkpointing
+        every, seconds = (Checkpointing.every, None) if chosen is None else (chosen.every, chosen.seconds)
+        late = seconds is not None and time.monotonic() - self._kept >= seconds
+        if self.step % every == 0 or self.step == self.steps or late:
             self.keep()
 
     def awaits_evaluation(self) -> bool:
@@ -158,7 +165,7 @@ class Run:
         if bad:
             raise self._diverged(self.step, None, f"{bad[0]} is not finite")
         self._good, self._kept = self._as_users_get_it(), time.monotonic()
-        if self._checkpointing is not None:
+        if self._checkpointing is not None and self._writes:
             state = Checkpoint(self.step, self._seconds, self._identity, self.history, self._recent)
             state.save(self._checkpointing.folder, self.model, self.optimiser)
 

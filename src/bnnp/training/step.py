@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from bnnp._core.random import child
+from bnnp._core.ranks import Ranks
+from bnnp._core.shapes import Tensor
 from bnnp.models.base import MetaLearner
 from bnnp.models.chunked import in_chunks
 from bnnp.numerics import fallbacks
@@ -15,7 +17,11 @@ from bnnp.numerics.solve import FactorisationError
 from bnnp.objectives import Model, Objective, Terms
 from bnnp.tasks.task import SplitBatch
 from bnnp.training.optimiser import set_gradients
+from bnnp.training.ranks import Share, summed
 from bnnp.training.settings import FitSettings
+
+KINDS = ("float64", "whitened")
+"""The fallbacks that are counted."""
 
 
 class NotFinite(ArithmeticError):
@@ -60,6 +66,7 @@ class Gradient:
         self.learner: Model = model if settings.chunk_size is None else in_chunks(model, settings.chunk_size)
         self.objective = objective
         self.bound = math.inf if settings.clip_norm is None else settings.clip_norm
+        self.ranks = Ranks.present()
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def __call__(self, batch: SplitBatch, *seed: int) -> Outcome:
@@ -76,19 +83,43 @@ class Gradient:
             NotFinite: If the objective or the gradient is not finite.
         """
         prepared = SplitBatch(self.model.prepare(batch.context), self.model.prepare(batch.target))
-        with fallbacks.counted() as counts:
-            terms = differentiate(self.learner, self.objective, prepared, self.parameters, *seed)
+        terms, counts = self._of_all(prepared, *seed)
         if not bool(torch.isfinite(nn.utils.clip_grad_norm_(self.parameters, self.bound))):
-            task = task_of_bad_gradient(self.learner, self.objective, prepared, self.parameters, *seed)
+            task = None
+            if self.ranks.size == 1:
+                task = task_of_bad_gradient(self.learner, self.objective, prepared, self.parameters, *seed)
             raise NotFinite("the gradient is not finite", task)
-        means = {name: float(values.mean()) for name, values in terms.by_name.items()}
-        return Outcome(
-            {"objective": sum(means.values()), **means}, {"float64": counts.float64, "whitened": counts.whitened}
-        )
+        means = {name: float(values.mean()) for name, values in terms.items()}
+        return Outcome({"objective": sum(means.values()), **means}, dict(zip(KINDS, counts, strict=True)))
+
+    def _of_all(self, batch: SplitBatch, *seed: int) -> tuple[dict[str, Tensor], list[int]]:
+        """Set the gradient, with the other processes of the run; the terms of all tasks, and numbers of fallbacks."""
+        if self.ranks.size == 1:
+            with fallbacks.counted() as counts:
+                terms = differentiate(self.learner, self.objective, batch, self.parameters, *seed)
+            return terms.by_name, [getattr(counts, kind) for kind in KINDS]
+        share, terms, error = Share.in_group(self.ranks, len(batch)), Terms({}), None
+        with fallbacks.counted() as counts:
+            try:
+                terms = differentiate(
+                    self.learner, self.objective, share.of(batch), self.parameters, *seed, share=share
+                )
+            except NotFinite as found:
+                error = found
+        numbers = [getattr(counts, kind) for kind in KINDS]
+        failed = self.ranks.first_failure(None if error is None else share.start + (error.task or 0))
+        if failed is not None:
+            raise NotFinite("the objective is not finite", failed) from error
+        return summed(self.parameters, terms.by_name, numbers, self.ranks, share)
 
 
 def differentiate(
-    model: Model, objective: Objective, batch: SplitBatch, parameters: Sequence[nn.Parameter], *seed: int
+    model: Model,
+    objective: Objective,
+    batch: SplitBatch,
+    parameters: Sequence[nn.Parameter],
+    *seed: int,
+    share: Share | None = None,
 ) -> Terms:
     """Set `grad` of the parameters to that of minus the objective, averaged over the tasks of a prepared batch.
 
@@ -98,6 +129,7 @@ def differentiate(
         batch: Tasks as the model sees them (`model.prepare`).
         parameters: Those that get a gradient.
         seed: As for `child`; the same numbers give the same draws.
+        share: Which tasks of a larger batch these are, if they are not all.
 
     Returns:
         The terms of the objective, one value per task, without derivatives.
@@ -105,7 +137,7 @@ def differentiate(
     Raises:
         NotFinite: If the objective is not finite.
     """
-    terms = _terms(model, objective, batch, seed)
+    terms = _terms(model, objective, batch, child(*seed) if share is None else share.generator(*seed))
     total = terms.total()
     loss = -total.mean()
     if not math.isfinite(loss.item()):
@@ -122,15 +154,15 @@ def task_of_bad_gradient(
 ) -> int | None:
     """Index of the first task whose own gradient is not finite; None if it is so for no task, or for all of several."""
     bad = []
-    for task, value in enumerate(_terms(model, objective, batch, seed).total()):
+    for task, value in enumerate(_terms(model, objective, batch, child(*seed)).total()):
         gradients = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
         if not all(bool(torch.isfinite(gradient).all()) for gradient in gradients if gradient is not None):
             bad.append(task)
     return bad[0] if bad and (len(bad) < len(batch) or len(batch) == 1) else None
 
 
-def _terms(model: Model, objective: Objective, batch: SplitBatch, seed: Sequence[int]) -> Terms:
+def _terms(model: Model, objective: Objective, batch: SplitBatch, random: torch.Generator) -> Terms:
     try:
-        return objective(model, batch, child(*seed))
+        return objective(model, batch, random)
     except FactorisationError as error:
         raise NotFinite(str(error), error.task) from error

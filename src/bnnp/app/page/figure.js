@@ -87,7 +87,20 @@ class Plot {
       const outputs = this.classes() ? layer.picture.mean.keys() : [this.output];
       for (const output of outputs) this.drawLayer(layer, output);
     }
+    const { truth } = this.state;
+    const given = layers.some((layer) => layer.of !== "prior" && !layer.before);
+    if (given && truth) draw(this.curves, "path", { class: "truth", d: line(truth.x.map(this.x), truth.y.map(this.y)) });
     if (this.interactive) this.drawPoints();
+    else if (given) this.drawStillPoints();
+  }
+
+  /** The known points, which cannot be moved here. */
+  drawStillPoints() {
+    this.dots.replaceChildren();
+    for (const point of this.state.points) {
+      const [cx, cy] = this.place(point);
+      draw(this.dots, "circle", { class: "still-point", cx, cy, r: 4.5 });
+    }
   }
 
   drawLayer({ of, picture, plain }, output) {

@@ -6,7 +6,7 @@ const FINE = 240;
 const SLOTS = { posterior: true, prior: true, standard: true, online: true, oracle: true };
 const NAMES = {
   posterior: "posterior: mean, 90 % band, functions", prior: "prior", standard: "standard prior",
-  method: "by ", online: "updated online", oracle: "exact, by the process itself",
+  method: "by ", truth: "true function", online: "updated online", oracle: "exact, by the process itself",
 };
 
 class Page {
@@ -93,7 +93,8 @@ class Page {
     for (const output of outputs) {
       const add = (caption, of, interactive) =>
         this.plots.push({ plot: new Plot(parent, this.state, output, { caption, interactive }), of });
-      if (show.standard) add("Standard prior, the same points", ["standard-shown"], false);
+      const given = hello.methods.length ? "the same points" : "before any point";
+      if (show.standard) add(`Standard prior, ${given}`, ["standard-shown"], false);
       else if (show.prior) add("Prior: before any point", ["prior"], false);
       const several = show.standard || show.prior;
       const caption = show.standard ? "Learned prior, given the points" : "Posterior: given the points";
@@ -164,10 +165,16 @@ class Page {
     for (const { plot } of this.plots) if (plot.interactive && plot.x) plot.drawPoints();
   }
 
+  /** The standard prior: given the points once a method has inferred them, where there are points and methods. */
+  standardLayer() {
+    const inferred = this.state.points.length > 0 && this.state.hello.methods.length > 0;
+    const picture = inferred ? this.jobs.standard?.picture : this.pictures.get("standard");
+    return { of: "standard", picture, before: !inferred };
+  }
+
   layers(of) {
-    const waiting = this.jobs.standard?.picture;
     return of.map((name) => {
-      if (name === "standard-shown") return { of: "standard", picture: waiting ?? this.pictures.get("standard") };
+      if (name === "standard-shown") return this.standardLayer();
       return { of: name, picture: this.pictureOf(name), plain: name !== "posterior" && name !== "prior" };
     });
   }
@@ -191,6 +198,7 @@ class Page {
           return element("span", {}, mark, `class ${k}`);
         })
       : null;
+    if (this.state.truth) rows.push({ of: "truth", plain: true });
     this.byId("legend").replaceChildren(...(classes ?? rows.map(entry)));
   }
 

@@ -1,6 +1,6 @@
 // What the page shows: points, choices, and the way back.
 
-const SAVED = ["points", "hidden", "subject", "first"];
+const SAVED = ["points", "hidden", "subject", "truth", "first"];
 
 class State {
   constructor(hello) {
@@ -9,6 +9,7 @@ class State {
     this.points = [];
     this.hidden = [];
     this.subject = null;
+    this.truth = null; // the true function of the data set, {x, y}, where it is known
     this.first = null; // how many points came before online updates; null while they are off
     this.seed = 0;
     this.samples = 32;
@@ -74,6 +75,7 @@ class State {
     this.points = [];
     this.hidden = [];
     this.subject = null;
+    this.truth = null;
     if (this.first !== null) this.first = 0;
     this.changed("points");
   }
@@ -87,6 +89,7 @@ class State {
     this.points = all.slice(0, shown);
     this.hidden = all.slice(shown);
     this.subject = subject.name;
+    this.truth = subject.truth;
     if (this.first !== null) this.first = this.points.length;
     this.changed("points");
   }

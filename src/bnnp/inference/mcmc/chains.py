@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from bnnp._core.checks import check_fields
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.base import Diagnostics, Drawn, Effort, Method
 from bnnp.inference.climb import climb_density
@@ -106,6 +107,9 @@ class Sampler(Method):
     whitened = True
     adapts: bool
     target_acceptance: float = 0.8
+
+    def __post_init__(self):
+        check_fields(self)
 
     @abc.abstractmethod
     def begin(self, density: Density, position: Float[Tensor, "sets chains size"]) -> Chain:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from bnnp._core.checks import check_fields
 from bnnp._core.random import normal
 from bnnp._core.shapes import Bool, Float, Tensor
 from bnnp.inference.mcmc.chains import Chain
@@ -46,9 +45,6 @@ class NUTS(Tested):
     max_doublings: int = 8
     adapts: bool = True
     target_acceptance: float = 0.8
-
-    def __post_init__(self):
-        check_fields(self)
 
     def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
         momentum = normal(chain.position.shape, chain.position, generator)

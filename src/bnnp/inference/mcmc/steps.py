@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from bnnp._core.checks import check_fields
 from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.mcmc.chains import Chain, Sampler
@@ -60,9 +59,6 @@ class HMC(Tested):
     adapts: bool = True
     target_acceptance: float = 0.8
 
-    def __post_init__(self):
-        check_fields(self)
-
     def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
         momentum = normal(chain.position.shape, chain.position, generator)
         proposal = leapfrog(density, replace(chain, momentum=momentum), self.leapfrog_steps)
@@ -97,9 +93,6 @@ class SGHMC(Untested):
     friction: float = 0.1
     batch_size: int = 128
 
-    def __post_init__(self):
-        check_fields(self)
-
     def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
         assert isinstance(density, Target)
         position, momentum, step = chain.position, chain.momentum, chain.log_step.exp().unsqueeze(-1)
@@ -129,9 +122,6 @@ class SGLD(Untested):
 
     step_size: float = 1e-3
     batch_size: int = 128
-
-    def __post_init__(self):
-        check_fields(self)
 
     def move(self, density: Density, chain: Chain, generator: torch.Generator) -> Chain:
         assert isinstance(density, Target)

@@ -13,7 +13,7 @@ from bnnp.inference.base import Diagnostics, Drawn, Effort, Method
 from bnnp.inference.climb import Climb
 from bnnp.inference.points import one_set
 from bnnp.inference.target import Target
-from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.likelihoods.gaussian import Gaussian, at_points
 from bnnp.numerics.gaussian import Observations, UnitPrior, UpdateNoise, condition
 from bnnp.tasks.task import TaskBatch
 
@@ -108,7 +108,7 @@ class Ensemble(ModeFinder):
         data = TaskBatch(
             *(part.repeat_interleave(members, 0) for part in (target.data.x, target.data.y, target.data.mask))
         )
-        y = data.y + target.likelihood.noise.detach() * normal(data.y.shape, data.y, generator)
+        y = data.y + target.likelihood.noise_at(data.x).detach() * normal(data.y.shape, data.y, generator)
         apart = position.reshape(-1, 1, position.shape[-1])
         return replace(target, data=TaskBatch(data.x, y, data.mask)), apart, apart.clone()
 
@@ -185,9 +185,8 @@ def _linearised(
         outputs = target.network(target.weights(leaf), target.data.x.unsqueeze(1), target.data.mask.unsqueeze(1))[0, 0]
         rows = [torch.autograd.grad(one, leaf, retain_graph=True)[0].flatten() for one in outputs.flatten()]
     jacobian = torch.stack(rows) if rows else position.new_zeros(0, position.shape[-1])
-    return jacobian.view(*outputs.shape, position.shape[-1]), target.likelihood.curvature_root(
-        outputs.detach()
-    ).detach()
+    root = at_points(target.likelihood, target.data.x[0]).curvature_root(outputs.detach())
+    return jacobian.view(*outputs.shape, position.shape[-1]), root.detach()
 
 
 def _traces(state: Climbing, sets: int) -> list[Diagnostics]:

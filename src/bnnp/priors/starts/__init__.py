@@ -1,9 +1,9 @@
 """Starts: objects that set a prior before training (`docs/training.md`)."""
 
-from bnnp.priors.starts.base import Examples, Start
+from bnnp.priors.starts.base import Examples, SmoothNoise, Start
 from bnnp.priors.starts.by_name import STARTS, as_start
 from bnnp.priors.starts.empirical import Empirical
 from bnnp.priors.starts.spread import Spread
 from bnnp.priors.starts.standard import Standard
 
-__all__ = ["STARTS", "Empirical", "Examples", "Spread", "Standard", "Start", "as_start"]
+__all__ = ["STARTS", "Empirical", "Examples", "SmoothNoise", "Spread", "Standard", "Start", "as_start"]

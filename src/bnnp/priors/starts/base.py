@@ -18,6 +18,7 @@ class Examples:
         y: Outputs of every task.
         output_scale: Standard deviation of the network's outputs; 1 where outputs are labels.
         noise: The noise of each output, if the likelihood has one that is not learned.
+        noise_may_vary: Whether the likelihood can have a noise that varies with the inputs.
 
     Example:
         >>> import torch
@@ -30,10 +31,32 @@ class Examples:
     y: list[Float[Tensor, "_n y"]]
     output_scale: Float[Tensor, "out"]
     noise: Float[Tensor, "out"] | None = None
+    noise_may_vary: bool = False
 
     def all_x(self) -> Float[Tensor, "points x"]:
         """The inputs of all tasks, one after the other."""
         return torch.cat(self.x)
+
+
+@dataclass(frozen=True)
+class SmoothNoise:
+    """A noise that may vary with the inputs, as a start finds it.
+
+    Attributes:
+        noise: The noise of each output; if it varies, its geometric mean over the inputs of the tasks.
+        bends: The bends that its logarithm is a sum of (`bnnp.numerics.bends`); none if it does not vary.
+        coefficients: How much of each bend there is, for each output.
+
+    Example:
+        >>> import torch
+        >>> one = bnnp.starts.SmoothNoise(torch.tensor([0.1]), torch.zeros(0, 4), torch.zeros(0, 1))
+        >>> one.noise.shape
+        torch.Size([1])
+    """
+
+    noise: Float[Tensor, "out"]
+    bends: Float[Tensor, "terms 4"]
+    coefficients: Float[Tensor, "terms out"]
 
 
 class Start(abc.ABC):
@@ -59,7 +82,9 @@ class Start(abc.ABC):
     tasks: int = 64
 
     @abc.abstractmethod
-    def set(self, prior: Prior, examples: Examples, generator: torch.Generator) -> Float[Tensor, "out"] | None:
+    def set(
+        self, prior: Prior, examples: Examples, generator: torch.Generator
+    ) -> Float[Tensor, "out"] | SmoothNoise | None:
         """Set the prior in place, by `prior.assign_layer` and `prior.assign_unit`, which leave fixed entries alone.
 
         Args:
@@ -68,6 +93,6 @@ class Start(abc.ABC):
             generator: The generator of all random numbers.
 
         Returns:
-            The noise that goes with this prior, one number per output, which a Gaussian likelihood whose noise is
-            learned takes as its own; None to leave the noise as it is.
+            The noise that goes with this prior, which a Gaussian likelihood whose noise is learned takes as its own:
+            one number per output, or one that varies with the inputs; None to leave the noise as it is.
         """

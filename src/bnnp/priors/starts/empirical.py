@@ -5,14 +5,18 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from bnnp._core.random import as_integer, child
+from bnnp._core.random import as_integer
 from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.base import AnyNetwork, features_of_layer
+from bnnp.numerics.bends import bends_at, bends_over, in_units
 from bnnp.priors.base import Prior
-from bnnp.priors.starts.base import Examples, Start
+from bnnp.priors.starts.base import Examples, SmoothNoise, Start
 from bnnp.priors.starts.features import Shape, hidden_weights
 from bnnp.priors.starts.freedom import left_out_score, most_freedom
-from bnnp.priors.starts.mixed import COMMON, FIRST, NOISE, MixedModel, Sums, fit_mixed
+from bnnp.priors.starts.mixed import COMMON, FIRST, NOISE, MixedModel, fit_mixed
+from bnnp.priors.starts.noise import fit_noise, varied_noise
+from bnnp.priors.starts.sensitivity import HIDDEN_NOISE, moves_of_functions
+from bnnp.priors.starts.sums import Sums, TaskPoints
 
 SLOPES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Slopes of the first layer that are tried, from smooth functions to rough ones."""
@@ -28,10 +32,6 @@ LEAST_VALUE = 1e-9
 """Directions of the features with a smaller share of the largest variance are left out of the fit."""
 NOTHING = -6.0
 """Log standard deviation of what tasks have in common, if there is one task."""
-DRAWS = 8
-"""Draws of the last layer by which the effect of hidden weights is measured."""
-HIDDEN_NOISE = 0.1
-"""How much the uncertainty of each hidden layer moves functions at first, as a share of the noise."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +58,24 @@ class Empirical(Start):
     tasks = 128
 
     @torch.no_grad()
-    def set(self, prior: Prior, examples: Examples, generator: torch.Generator) -> Float[Tensor, "out"] | None:
+    def set(self, prior: Prior, examples: Examples, generator: torch.Generator) -> SmoothNoise | None:
         """Set the hidden layers and the last layer, and give the noise that goes with them."""
         seen = _Seen.of(examples)
         if not seen.outputs:
             return None
         search = _Search(prior.network, seen, as_integer(generator), prior.layer(0, []).is_diagonal)
         fitted = search.best()
-        model, sums = most_freedom(fitted.features, seen.y, fitted.model, seen.held)
+        bends, coefficients = bends_over(seen.x[0], []), seen.y[0].new_zeros(0, len(seen.outputs))
+        if examples.noise_may_vary:
+            fitted, bends, coefficients = search.with_varied_noise(fitted) or (fitted, bends, coefficients)
+        model, sums = most_freedom(fitted.tasks, fitted.model, seen.held)
         mean, covariance = fitted.in_weights(*model.of_new_task(sums))
         seen.assign(prior, fitted.hidden, mean, covariance, model.noise)
         noise = examples.output_scale.double().cpu().clone()
         noise[seen.outputs] = model.noise * seen.y_scale
-        return noise
+        varies = noise.new_zeros(len(bends), len(noise))
+        varies[:, seen.outputs] = coefficients
+        return SmoothNoise(noise, in_units(bends, seen.x_shift, seen.x_scale), varies)
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class _Seen:
         y_scale: What they were divided by.
         noise: The noise of each output if it is known.
         outputs: The outputs that vary: others, as classes that no task has, are left as they are.
+        log_noise: Logarithm of the noise at every point as a share of the common noise, if it varies.
     """
 
     x: list[Float[Tensor, "_n x"]]
@@ -96,6 +102,7 @@ class _Seen:
     y_scale: Float[Tensor, "out"]
     noise: Float[Tensor, "out"] | None
     outputs: list[int]
+    log_noise: list[Float[Tensor, "_n out"]] | None = None
 
     @staticmethod
     def of(examples: Examples) -> "_Seen":
@@ -112,6 +119,12 @@ class _Seen:
         )
 
     @property
+    def within(self) -> list[int]:
+        """The inputs that vary within tasks."""
+        inputs = range(self.x[0].shape[1])
+        return [j for j in inputs if any(float(x[:, j].max() - x[:, j].min()) > 0 for x in self.x if len(x))]
+
+    @property
     def held(self) -> Float[Tensor, "out 5"]:
         """What is known of the mixed model before it is fitted: a fixed noise, and nothing in common for one task."""
         held = torch.full((len(self.outputs), len(FIRST)), torch.nan, dtype=torch.float64)
@@ -125,19 +138,21 @@ class _Seen:
         """The first tasks that have at least so many points together, or all tasks."""
         totals = itertools.accumulate(len(one) for one in self.x)
         count = 1 + sum(total < points for total in totals)
-        return replace(self, x=self.x[:count], y=self.y[:count])
+        log_noise = None if self.log_noise is None else self.log_noise[:count]
+        return replace(self, x=self.x[:count], y=self.y[:count], log_noise=log_noise)
+
+    def split(self, values: Float[Tensor, "points columns"]) -> list[Float[Tensor, "_n columns"]]:
+        """Values at all points, by task."""
+        return list(values.split([len(one) for one in self.x]))
 
     def assign(
         self, prior: Prior, hidden: list[Tensor], mean: Tensor, covariance: Tensor, noise: Float[Tensor, "out"]
     ) -> None:
         """Set the prior, for inputs and outputs as the network sees them."""
         x, last = torch.cat(self.x), prior.network.num_layers - 1
-        draws = torch.randn(DRAWS, *mean.shape, 1, dtype=x.dtype, generator=child(1))
-        draws = (mean + (torch.linalg.cholesky(covariance) @ draws)[..., 0]).mT
-        for layer, (weights, moves) in enumerate(
-            zip(hidden, _moves_of_functions(prior.network, hidden, x, draws), strict=True)
-        ):
-            scale = (HIDDEN_NOISE * noise / moves).amin().expand(weights.shape)
+        moves = moves_of_functions(prior.network, hidden, x, mean, torch.linalg.cholesky(covariance))
+        for layer, weights in enumerate(hidden):
+            scale = (HIDDEN_NOISE * noise / moves[layer]).amin().expand(weights.shape)
             if layer == 0:
                 weights = torch.cat([weights[:-1] / self.x_scale[:, None], weights[-1:]])
                 weights[-1] -= self.x_shift @ weights[:-1]
@@ -158,14 +173,14 @@ class _Fitted:
     Attributes:
         hidden: Weights of the hidden layers.
         directions: Directions in the space of the last layer's weights that the model is given in.
-        features: Features of every task in these directions.
+        tasks: The points of every task, with features in these directions.
         model: The model.
         value: Its log-evidence plus the log-density of its parameters.
     """
 
     hidden: list[Float[Tensor, "_d _out"]]
     directions: Float[Tensor, "d kept"]
-    features: list[Float[Tensor, "_n kept"]]
+    tasks: list[TaskPoints]
     model: MixedModel
     value: float
 
@@ -202,14 +217,32 @@ class _Search:
         The evidence compares all shapes. Inputs that are the same at all points of a task, as a dose or a weight, could
         be learned by heart where there are few tasks; so left-out tasks decide whether these inputs matter at all.
         """
-        inputs = range(self.seen.x[0].shape[1])
-        within = [j for j in inputs if any(float(x[:, j].max() - x[:, j].min()) > 0 for x in self.seen.x if len(x))]
+        inputs, within = range(self.seen.x[0].shape[1]), self.seen.within
         choices = [self.fitted(self._best_shape(list(inputs)))]
         if 0 < len(within) < len(inputs) and self.network.num_layers > 2:
             choices.append(self.fitted(self._best_shape(within)))
-        return max(
-            choices, key=lambda choice: left_out_score(choice.features, self.seen.y, choice.model, self.seen.held)
-        )
+        return max(choices, key=lambda choice: left_out_score(choice.tasks, choice.model, self.seen.held))
+
+    def with_varied_noise(
+        self, one: _Fitted
+    ) -> tuple[_Fitted, Float[Tensor, "terms 4"], Float[Tensor, "terms out"]] | None:
+        """Features and model with a noise that varies with the inputs, its bends and their coefficients.
+
+        None if one noise is as good. Features are chosen anew, because they may have followed the noise where it is
+        large.
+        """
+        x, held, found = torch.cat(self.seen.x), self.seen.held, []
+        for inputs in {tuple(self.seen.within), tuple(range(x.shape[1]))}:
+            table = bends_over(x, inputs)
+            bends = self.seen.split(bends_at(table, x))
+            varied = varied_noise(one.tasks, bends, one.model, held) if len(table) else None
+            found += [] if varied is None else [(varied, table, bends)]
+        if not found:
+            return None
+        varied, table, bends = max(found, key=lambda choice: choice[0].gain)
+        again = replace(self, seen=replace(self.seen, log_noise=varied.log_noise(bends))).best()
+        varied = fit_noise(again.tasks, bends, again.model, held)
+        return replace(again, tasks=varied.on(again.tasks, bends), model=varied.model), table, varied.coefficients
 
     def _best_shape(self, inputs: list[int]) -> Shape:
         """The shape of highest evidence, found by changing one of its numbers at a time; other inputs do not matter."""
@@ -237,45 +270,17 @@ class _Search:
         gram = phi.mT @ phi / len(phi)
         values, vectors = (gram.diagonal(), torch.eye(len(gram)).to(gram)) if self.diagonal else torch.linalg.eigh(gram)
         kept = values > LEAST_VALUE * values.max()
-        features = list((phi @ vectors[:, kept]).split([len(one) for one in self.seen.x]))
-        few = len(self.seen.first(SEARCH_POINTS).x)
-        sums = Sums.of(features[:few], self.seen.y[:few])
+        noise = self.seen.log_noise or [None] * len(self.seen.x)
+        features = self.seen.split(phi @ vectors[:, kept])
+        tasks = [TaskPoints(*points) for points in zip(features, self.seen.y, noise, strict=True)]
+        sums = Sums.of(tasks[: len(self.seen.first(SEARCH_POINTS).x)])
         model, value = fit_mixed(sums, MixedModel.first(values[kept], len(self.seen.y_scale)), held=self.seen.held)
-        return _Fitted(hidden, vectors[:, kept], features, model, value)
+        return _Fitted(hidden, vectors[:, kept], tasks, model, value)
 
 
 def _with_relevance(shape: Shape, column: int) -> list[Shape]:
     before, after = shape.relevance[:column], shape.relevance[column + 1 :]
     return [replace(shape, relevance=(*before, relevance, *after)) for relevance in RELEVANCES]
-
-
-def _moves_of_functions(
-    network: AnyNetwork, hidden: list[Tensor], x: Float[Tensor, "points x"], last: Float[Tensor, "draws d out"]
-) -> list[Float[Tensor, "out"]]:
-    """How much functions move, root mean square, if all weights of a hidden layer move independently by one.
-
-    The squared norm of the derivatives of all outputs is estimated by random signs, anew for each draw of the last
-    layer.
-
-    Args:
-        network: The network.
-        hidden: Weights of the hidden layers.
-        x: Inputs.
-        last: Draws of the weights of the last layer.
-    """
-    if not hidden:
-        return []
-    total = [x.new_zeros(last.shape[-1]) for _ in hidden]
-    generator = child(0)
-    with torch.enable_grad():
-        parameters = [weights.clone().requires_grad_() for weights in hidden]
-        features = features_of_layer(network.program(x), parameters)
-        for draw, unit in itertools.product(range(len(last)), range(last.shape[-1])):
-            signs = 2.0 * torch.randint(2, (len(x),), generator=generator).to(x) - 1
-            slopes = torch.autograd.grad(signs @ (features @ last[draw, :, unit]), parameters, retain_graph=True)
-            for layer, slope in enumerate(slopes):
-                total[layer][unit] += slope.square().sum() / len(x) / len(last)
-    return [layer.sqrt().clamp(min=torch.finfo(x.dtype).eps) for layer in total]
 
 
 def _moments(values: Float[Tensor, "points columns"]) -> tuple[Tensor, Tensor]:

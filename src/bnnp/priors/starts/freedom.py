@@ -3,12 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
 from bnnp._core.random import child
 from bnnp._core.shapes import Float, Tensor
-from bnnp.priors.starts.mixed import Freedom, MixedModel, Sums, fit_mixed
+from bnnp.priors.starts.mixed import Freedom, MixedModel, fit_mixed
+from bnnp.priors.starts.sums import Sums, TaskPoints
 
 SIMPLE = Freedom()
 """No freedom."""
@@ -30,24 +32,20 @@ SHARES = (0.1, 0.5)
 
 
 def most_freedom(
-    features: Sequence[Float[Tensor, "_n d"]],
-    outputs: Sequence[Float[Tensor, "_n out"]],
-    simple: MixedModel,
-    held: Float[Tensor, "out 5"] | None,
+    tasks: Sequence[TaskPoints], simple: MixedModel, held: Float[Tensor, "out 5"] | None
 ) -> tuple[MixedModel, Sums]:
     """Fit a mixed model with the freedom that predicts left-out tasks best.
 
     Args:
-        features: Features of every task.
-        outputs: Outputs of every task.
+        tasks: The points of every task.
         simple: The model without freedom.
         held: Parameters of the model that are known and not fitted; NaN for all others.
 
     Returns:
         The model, and the sums over the points of all tasks.
     """
-    sums = Sums.of(features, outputs)
-    folds = _folds(features, outputs, held)
+    sums = Sums.of(tasks)
+    folds = folds_of(tasks, held)
     start = [fold.fit(simple, SIMPLE) for fold in folds]
     best, chosen = _mean_score(folds, start), [SIMPLE]
     for branch in BRANCHES if folds else ():
@@ -67,87 +65,86 @@ def most_freedom(
 
 
 @dataclass(frozen=True)
-class _Fold:
+class Fold:
     """Some tasks to learn from, and others to predict.
 
     Attributes:
-        known: Sums over the points of the tasks to learn from.
-        left_out: Features and outputs of the others.
+        known: Which tasks to learn from.
+        left_out: Which others to predict.
+        tasks: The points of all of them.
         held: Parameters of the model that are known and not fitted; NaN for all others.
     """
 
-    known: Sums
-    left_out: Sequence[tuple[Float[Tensor, "_n d"], Float[Tensor, "_n out"]]]
+    known: Sequence[int]
+    left_out: Sequence[int]
+    tasks: Sequence[TaskPoints]
     held: Float[Tensor, "out 5"] | None
 
+    @cached_property
+    def sums(self) -> Sums:
+        """Sums over the points of the tasks to learn from."""
+        return Sums.of([self.tasks[task] for task in self.known])
+
     def fit(self, first: MixedModel, freedom: Freedom) -> MixedModel:
-        return fit_mixed(self.known, first, freedom, self.held)[0]
+        return fit_mixed(self.sums, first, freedom, self.held)[0]
 
     def scores(self, model: MixedModel) -> list[float]:
-        mean, covariance = model.of_new_task(self.known)
+        mean, covariance = model.of_new_task(self.sums)
         factor = _factor(covariance)
-        return [_score(phi, y, mean, factor, model.noise, seed) for seed, (phi, y) in enumerate(self.left_out)]
+        return [_score(self.tasks[task], mean, factor, model.noise, seed) for seed, task in enumerate(self.left_out)]
 
 
-def _mean_score(folds: Sequence[_Fold], models: Sequence[MixedModel]) -> float:
+def _mean_score(folds: Sequence[Fold], models: Sequence[MixedModel]) -> float:
     """Mean score of all left-out tasks."""
     scores = [score for fold, model in zip(folds, models, strict=True) for score in fold.scores(model)]
     return sum(scores) / max(1, len(scores))
 
 
-def left_out_score(
-    features: Sequence[Float[Tensor, "_n d"]],
-    outputs: Sequence[Float[Tensor, "_n out"]],
-    simple: MixedModel,
-    held: Float[Tensor, "out 5"] | None,
-) -> float:
+def left_out_score(tasks: Sequence[TaskPoints], simple: MixedModel, held: Float[Tensor, "out 5"] | None) -> float:
     """Mean log-density of left-out tasks under the model without freedom; arguments as for `most_freedom`."""
-    folds = _folds(features, outputs, held)
+    folds = folds_of(tasks, held)
     return _mean_score(folds, [fold.fit(simple, SIMPLE) for fold in folds])
 
 
-def _folds(features: Sequence[Tensor], outputs: Sequence[Tensor], held: Tensor | None) -> list[_Fold]:
+def folds_of(tasks: Sequence[TaskPoints], held: Tensor | None) -> list[Fold]:
     """The first tasks, with groups of them left out in turn. Tasks with fewer than two points are never left out."""
-    sums, count = Sums.of(features[:CHOOSING], outputs[:CHOOSING]), min(len(outputs), CHOOSING)
+    count = min(len(tasks), CHOOSING)
     order = torch.randperm(count, generator=child(0)).tolist()
     folds = min(MORE_FOLDS if count < FEW else FOLDS, count)
     groups = [order[start::folds] for start in range(folds)] if count > 1 else []
     return [
-        _Fold(
-            sums.take([task for task in range(count) if task not in group]),
-            [(features[task], outputs[task]) for task in group if len(outputs[task]) > 1],
+        Fold(
+            [task for task in range(count) if task not in group],
+            [task for task in group if len(tasks[task].y) > 1],
+            tasks,
             held,
         )
         for group in (groups if count < MANY else groups[:1])
     ]
 
 
-def _score(
-    phi: Float[Tensor, "n d"], y: Float[Tensor, "n out"], mean: Tensor, factor: Tensor, noise: Tensor, seed: int
-) -> float:
+def _score(task: TaskPoints, mean: Tensor, factor: Tensor, noise: Tensor, seed: int) -> float:
     """Mean log-density of the unknown points of a task given its known ones, over several divisions."""
-    generator, total = child(seed, 1), 0.0
+    generator, total, count = child(seed, 1), 0.0, len(task.y)
     for _ in range(REPEATS):
         share = SHARES[0] + (SHARES[1] - SHARES[0]) * float(torch.rand(1, generator=generator))
-        order = torch.randperm(len(y), generator=generator)
-        known, rest = order.split([k := min(len(y) - 1, max(1, round(share * len(y)))), len(y) - k])
-        total += _log_density(phi[known], y[known], phi[rest], y[rest], mean, factor, noise)
+        order = torch.randperm(count, generator=generator)
+        known, rest = order.split([k := min(count - 1, max(1, round(share * count))), count - k])
+        total += _log_density(task.take(known), task.take(rest), mean, factor, noise)
     return total / REPEATS
 
 
-def _log_density(
-    phi: Tensor, y: Tensor, phi_new: Tensor, y_new: Tensor, mean: Tensor, factor: Tensor, noise: Tensor
-) -> float:
-    """Mean marginal log-density of new outputs given others, for weights `mean + factor z`."""
-    variance = noise.square()[:, None, None]
+def _log_density(known: TaskPoints, rest: TaskPoints, mean: Tensor, factor: Tensor, noise: Tensor) -> float:
+    """Mean marginal log-density of the outputs of some points given others, for weights `mean + factor z`."""
+    variance, (phi, y), (phi_new, y_new) = noise.square()[:, None, None], known.of_equal_noise(), rest.of_equal_noise()
     seen, asked = phi @ factor, phi_new @ factor
     inside = torch.linalg.cholesky(torch.eye(seen.shape[-1], dtype=seen.dtype) + seen.mT @ seen / variance)
-    misfit = (y - phi @ mean.mT).mT.unsqueeze(-1)
+    misfit = y.unsqueeze(-1) - phi @ mean.unsqueeze(-1)
     z = torch.cholesky_solve(seen.mT @ misfit / variance, inside)
-    centre = (phi_new @ mean.mT).mT + (asked @ z)[..., 0]
+    centre = (phi_new @ mean.unsqueeze(-1) + asked @ z)[..., 0]
     spread = torch.linalg.solve_triangular(inside, asked.mT, upper=False).square().sum(-2) + variance[..., 0]
-    density = -0.5 * ((y_new.mT - centre).square() / spread + spread.log() + math.log(2 * math.pi))
-    return float(density.mean())
+    density = -0.5 * ((y_new - centre).square() / spread + spread.log() + math.log(2 * math.pi))
+    return float(density.mean()) - (0.0 if rest.log_noise is None else float(rest.log_noise.mean()))
 
 
 def _factor(covariance: Float[Tensor, "out d d"]) -> Float[Tensor, "out d d"]:

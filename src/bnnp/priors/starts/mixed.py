@@ -7,14 +7,16 @@ step costs `O(tasks d^3)`, however many points there are.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp.priors.starts.sums import Sums
 
 OWN, COMMON, OWN_SMOOTHNESS, COMMON_SMOOTHNESS, NOISE = range(5)
 """Columns of the parameters: log standard deviations of functions, their smoothness, and log noise."""
@@ -28,38 +30,6 @@ TOLERANCE = 1e-7
 """A fit ends when an iteration gains less than this share of the log-evidence."""
 ITERATIONS = 40
 """Largest number of iterations of a fit."""
-
-
-@dataclass(frozen=True)
-class Sums:
-    """All that the model needs of tasks: sums over the points of each.
-
-    Attributes:
-        gram: Sums of `phi phi^T`.
-        product: Sums of `phi y`, for each output.
-        square: Sums of `y^2`, for each output.
-        count: Numbers of points.
-    """
-
-    gram: Float[Tensor, "tasks d d"]
-    product: Float[Tensor, "tasks out d"]
-    square: Float[Tensor, "tasks out"]
-    count: Float[Tensor, "tasks"]
-
-    @staticmethod
-    def of(features: Sequence[Float[Tensor, "_n d"]], outputs: Sequence[Float[Tensor, "_n out"]]) -> "Sums":
-        pairs = list(zip(features, outputs, strict=True))
-        return Sums(
-            torch.stack([phi.mT @ phi for phi, _ in pairs]),
-            torch.stack([y.mT @ phi for phi, y in pairs]),
-            torch.stack([y.square().sum(0) for _, y in pairs]),
-            torch.tensor([float(len(y)) for _, y in pairs], dtype=torch.float64),
-        )
-
-    def take(self, tasks: Sequence[int]) -> "Sums":
-        """The sums of some of the tasks."""
-        chosen = list(tasks)
-        return Sums(self.gram[chosen], self.product[chosen], self.square[chosen], self.count[chosen])
 
 
 @dataclass(frozen=True)
@@ -133,6 +103,14 @@ class MixedModel:
         covariance = common.unsqueeze(-1) * torch.cholesky_inverse(known.factor) * common.unsqueeze(-2)
         return common * known.common_mean, covariance + own @ own.mT
 
+    @torch.no_grad()
+    def of_tasks(self, sums: Sums) -> tuple[Float[Tensor, "tasks out d"], Float[Tensor, "tasks out d _k"]]:
+        """Means of the weights of the tasks of the sums, and factors of their covariances."""
+        own, common = self.own_factor(), self.common_root()
+        known = _Known.of(own, common, self.theta[:, NOISE], sums)
+        alone = torch.linalg.solve_triangular(known.own_factor, own.mT.expand_as(known.own_factor), upper=False).mT
+        return known.weights(own, common), torch.cat([known.moved(own, common), alone], dim=-1)
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -158,7 +136,7 @@ class _Known:
     def of(own: Tensor, common: Tensor, log_noise: Tensor, sums: Sums) -> "_Known":
         """Two steps of elimination: the weights of each task, then the common ones."""
         v, eye = (2 * log_noise).exp()[:, None], torch.eye(own.shape[-1], dtype=own.dtype)
-        gram = own.mT @ sums.gram.unsqueeze(1) / v.unsqueeze(-1)
+        gram = own.mT @ sums.gram / v.unsqueeze(-1)
         factor, seen = torch.linalg.cholesky(gram @ own + eye), (own.mT @ sums.product.unsqueeze(-1))[..., 0] / v
         across = gram * common.unsqueeze(-2)
         transfer = torch.cholesky_solve(across, factor)
@@ -170,6 +148,25 @@ class _Known:
         misfit = sums.square.sum(0) / v[:, 0] - (seen * mean).sum((0, -1)) - (shift * common_mean).sum(-1)
         return _Known(factor, mean, transfer, common_factor, common_mean, misfit)
 
+    @cached_property
+    def root(self) -> Float[Tensor, "out d d"]:
+        """A factor of the covariance of the common weights."""
+        eye = torch.eye(self.factor.shape[-1], dtype=self.factor.dtype)
+        return torch.linalg.solve_triangular(self.factor, eye.expand_as(self.factor), upper=False).mT
+
+    @cached_property
+    def own(self) -> Float[Tensor, "tasks out d"]:
+        """Means of each task's own weights."""
+        return self.own_mean - (self.transfer @ self.common_mean.unsqueeze(-1))[..., 0]
+
+    def weights(self, own: Tensor, common: Tensor) -> Float[Tensor, "tasks out d"]:
+        """Means of each task's weights, common and own together."""
+        return common * self.common_mean + (own @ self.own.unsqueeze(-1))[..., 0]
+
+    def moved(self, own: Tensor, common: Tensor) -> Float[Tensor, "tasks out d d"]:
+        """How these means move with the common weights, which are uncertain."""
+        return common.unsqueeze(-1) * self.root - own @ (self.transfer @ self.root)
+
 
 class _Evidence(torch.autograd.Function):
     """The log-evidence. Its derivatives are those of the expected log-density of weights and outputs (Fisher)."""
@@ -179,7 +176,7 @@ class _Evidence(torch.autograd.Function):
         known = _Known.of(own, common, log_noise, sums)
         ctx.save_for_backward(*_slopes(known, own, common, log_noise, sums))
         spread = _log_determinant(known.own_factor).sum(0) + _log_determinant(known.factor)
-        size = sums.count.sum() * (math.log(2 * math.pi) + 2 * log_noise)
+        size = sums.count.sum() * (math.log(2 * math.pi) + 2 * log_noise) + 2 * sums.log_noise.sum(0)
         return -0.5 * (known.misfit + spread + size)
 
     @staticmethod
@@ -193,15 +190,12 @@ def _slopes(
 ) -> tuple[Float[Tensor, "out d d"], Float[Tensor, "out d"], Float[Tensor, "out"]]:
     """Derivatives of the evidence by the factor of own weights, the deviations of common ones, and the log-noise."""
     tasks, d, v = len(sums.count), own.shape[-1], (2 * log_noise).exp()
-    eye, m = torch.eye(d, dtype=own.dtype), known.common_mean
-    inverse_root = torch.linalg.solve_triangular(known.factor, eye.expand_as(known.factor), upper=False).mT
-    own_covariance, uncertain = torch.cholesky_inverse(known.own_factor), known.transfer @ inverse_root
-    z = known.own_mean - (known.transfer @ m.unsqueeze(-1))[..., 0]
+    eye, m, z = torch.eye(d, dtype=own.dtype), known.common_mean, known.own
+    own_covariance, uncertain = torch.cholesky_inverse(known.own_factor), known.transfer @ known.root
     second = own_covariance.sum(0) + (uncertain @ uncertain.mT).sum(0) + torch.einsum("toi,toj->oij", z, z)
     by_own = torch.linalg.solve_triangular(own.mT, second - tasks * eye, upper=True)
-    by_common = (m.square() + inverse_root.square().sum(-1) - 1) / common
-    weights = common * m + (own @ z.unsqueeze(-1))[..., 0]
-    gram, moved = sums.gram.unsqueeze(1), common.unsqueeze(-1) * inverse_root - own @ uncertain
+    by_common = (m.square() + known.root.square().sum(-1) - 1) / common
+    gram, weights, moved = sums.gram, known.weights(own, common), known.moved(own, common)
     fitted = (gram @ weights.unsqueeze(-1))[..., 0]
     misfit = (
         sums.square.sum(0)
@@ -226,30 +220,33 @@ def fit_mixed(
     Returns:
         The model, and its log-evidence plus the log-density of its parameters.
     """
-    from scipy import optimize  # slow to import, and only starts need it
-
     freedom = freedom or Freedom()
-    packed = _Packed(first, freedom, held)
+    packed = Packed(first, freedom, held)
 
     def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        flat = torch.tensor(vector, dtype=torch.float64, requires_grad=True)
+        return packed.loss(torch.from_numpy(vector), sums)
+
+    found, value = minimise(loss, packed.start())
+    return packed.model(torch.from_numpy(found)), -value
+
+
+def minimise(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> tuple[np.ndarray, float]:
+    """Where a function is least, and its value there, by L-BFGS. The function gives its value and its slope."""
+    from scipy import optimize  # slow to import, and only starts need it
+
+    def careful(vector: np.ndarray) -> tuple[float, np.ndarray]:
         try:
-            with torch.enable_grad():
-                model = packed.model(flat)
-                value = -(model.evidence(sums).sum() + model.log_belief(freedom.pull))
+            return loss(vector)
         except torch.linalg.LinAlgError:  # pyright: ignore
             return math.inf, np.zeros_like(vector)
-        (slope,) = torch.autograd.grad(value, flat)
-        return value.item(), slope.numpy()
 
     options = {"maxiter": ITERATIONS, "ftol": TOLERANCE}
-    found = optimize.minimize(loss, packed.start(), jac=True, method="L-BFGS-B", options=options)
-    with torch.no_grad():
-        return packed.model(torch.from_numpy(found.x)), -float(found.fun)
+    found = optimize.minimize(careful, start, jac=True, method="L-BFGS-B", options=options)
+    return found.x, float(found.fun)
 
 
 @dataclass(frozen=True)
-class _Packed:
+class Packed:
     """The free parameters of a model as one vector."""
 
     first: MixedModel
@@ -269,6 +266,15 @@ class _Packed:
             diagonal = self.first.shape.diagonal(dim1=-2, dim2=-1).log()
             parts += [diagonal.flatten(), self.first.shape[(..., *self._below())].flatten()]
         return torch.cat(parts).numpy()
+
+    def loss(self, flat: Tensor, sums: Sums) -> tuple[float, np.ndarray]:
+        """Minus the log-evidence and the log-density of the parameters, and its slope."""
+        leaf = flat.clone().requires_grad_()
+        with torch.enable_grad():
+            model = self.model(leaf)
+            value = -(model.evidence(sums).sum() + model.log_belief(self.freedom.pull))
+        (slope,) = torch.autograd.grad(value, leaf)
+        return value.item(), slope.numpy()
 
     def model(self, flat: Tensor) -> MixedModel:
         outputs, d, free = len(self.first.theta), len(self.first.values), self.free_theta

@@ -35,6 +35,7 @@ def from_table(
     small: str = "error",
     standardise: bool = True,
     min_points: int = 2,
+    positive: bool = False,
     like: Any = None,
 ) -> Collection:
     """Make tasks from a long table: a data frame, or a file of one.
@@ -54,6 +55,8 @@ def from_table(
         small: "error" refuses data sets of fewer than `min_points` points, "drop" leaves them out.
         standardise: Whether training shifts and scales all columns. Predictions are in the table's units.
         min_points: The fewest points that a data set may have.
+        positive: Whether a model learns the logarithms of the outputs, which must then be positive. Predictions and
+            their densities are in the table's units.
         like: A trained model, whose categories, dates and means are taken instead of those of this table.
 
     Returns:
@@ -61,7 +64,8 @@ def from_table(
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If a column is missing, a cell is not a finite number, or a data set is too small.
+        ValueError: If a column is missing, a cell is not a finite number (or not positive, if it is to be), or a data
+            set is too small.
 
     Example:
         >>> import pandas as pd
@@ -81,6 +85,8 @@ def from_table(
     names, groups = _grouped(labels)
     encodings = _encodings(rows, labels, x_names, y_names, like)
     inputs, outputs = encodings.numbers(rows.column)[0], outputs_of(rows, y_names, encodings)
+    if positive:
+        rows.refuse_non_positive(y_names)
     roles = None if role is None else rows.names(role)
     kept = [
         (name, group) for name, group in zip(names, groups, strict=True) if small == "error" or len(group) >= min_points
@@ -92,7 +98,7 @@ def from_table(
     found = collect(
         tasks, x_names=encodings.names, y_names=y_names, standardise=standardise, min_points=min_points, splits=splits
     )
-    return replace(found, task_name=task, encodings=encodings)
+    return replace(found, task_name=task, encodings=encodings, positive=positive)
 
 
 def outputs_of(table: Table, y_names: Sequence[str], encodings: Encodings | None) -> np.ndarray:

@@ -116,6 +116,12 @@ class Table:
             marked.refuse_missing(name)
         return np.stack([marked.column(name).numbers() for name in columns], axis=1)
 
+    def refuse_non_positive(self, columns: Sequence[str]) -> None:
+        """Raise `ValueError` if a number in these columns is not positive; the message names the first such cell."""
+        cure = "correct or remove this row, or leave out positive=True"
+        for name, values in zip(columns, self.numbers(columns).T, strict=True):
+            self.column(name).refuse(~(values > 0), "positive numbers, whose logarithms are learned", cure)
+
     def marked(self, columns: Sequence[str]) -> Table:
         """The table with the decimal mark of the numbers in these columns.
 

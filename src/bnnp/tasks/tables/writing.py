@@ -18,24 +18,27 @@ PARQUET = ".parquet"
 TABLES = (*DELIMITERS, PARQUET)
 
 
-def check_out(path: Path, suffixes: Sequence[str] = TABLES, inputs: Sequence[Path | None] = ()) -> None:
+def check_out(
+    path: Path, suffixes: Sequence[str] = TABLES, inputs: Sequence[Path | None] = (), name: str = "out"
+) -> None:
     """Refuse a place to write to before the work is done.
 
     Args:
         path: The file that is to be written.
         suffixes: The ends that its name may have.
         inputs: Files that it must not replace.
+        name: The option's name, for the error.
 
     Raises:
         ValueError: If the file's name ends in something else, it is a folder, or one of the inputs.
         ImportError: If the package that writes this kind of file is not installed.
     """
     if path.suffix.lower() not in suffixes:
-        raise ValueError(f"out: got {str(path)!r}, expected a file that ends in {' or '.join(suffixes)}")
+        raise ValueError(f"{name}: got {str(path)!r}, expected a file that ends in {' or '.join(suffixes)}")
     if path.is_dir():
-        raise ValueError(f"out: got {str(path)!r}, which is a folder, expected a file")
+        raise ValueError(f"{name}: got {str(path)!r}, which is a folder, expected a file")
     if any(other is not None and path.exists() and other.exists() and path.samefile(other) for other in inputs):
-        raise ValueError(f"out: got {str(path)!r}, which is a file to read from, expected another one")
+        raise ValueError(f"{name}: got {str(path)!r}, which is a file to read from, expected another one")
     if path.suffix.lower() == PARQUET:
         optional_module("pyarrow", "writing Parquet", "data")
 

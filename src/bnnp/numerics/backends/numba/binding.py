@@ -13,7 +13,19 @@ import numpy as np
 import torch
 
 from bnnp._core.shapes import Float, Tensor
-from bnnp.numerics.backends import base
+from bnnp.numerics.backends.base import (
+    ScaledData,
+    ScaledGradients,
+    ScaledInputGradients,
+    ScaledSolution,
+    ScaledValues,
+    UpdateData,
+    UpdateGradients,
+    UpdateInputGradients,
+    UpdateOffsets,
+    UpdateSolution,
+    UpdateValues,
+)
 
 IN_CHUNKS: bool = False  # loops hold a block at a time, whatever they are given
 LARGEST = 128
@@ -21,48 +33,29 @@ LARGEST = 128
 
 
 def invert_scaled(
-    gram: Float[Tensor, "rows n n units"],
-    data: base.ScaledData,
-    solution: base.ScaledSolution,
-    values: base.ScaledValues,
+    gram: Float[Tensor, "rows n n units"], data: ScaledData, solution: ScaledSolution, values: ScaledValues
 ) -> None:
     _call(_loops().invert_scaled, (), (gram,), data, solution, values)
 
 
 def differentiate_scaled(
-    data: base.ScaledData,
-    solution: base.ScaledSolution,
-    gradients: base.ScaledGradients,
-    into: base.ScaledInputGradients,
+    data: ScaledData, solution: ScaledSolution, gradients: ScaledGradients, into: ScaledInputGradients
 ) -> None:
     _call(_loops().differentiate_scaled, (), data, solution, gradients, into)
 
 
-def add_weighted_gram(
-    part: slice,
-    phi: Float[Tensor, "rows n d"],
-    scale: Float[Tensor, "scale_rows n units"],
-    gram: Float[Tensor, "rows pairs units"],
-) -> None:
+def add_weighted_gram(part: slice, phi: Tensor, scale: Tensor, gram: Tensor) -> None:
     _call(_loops().add_weighted_gram, (part.start, part.stop), (phi, scale, gram))
 
 
 def update(
-    part: slice,
-    data: base.UpdateData,
-    offsets: base.UpdateOffsets,
-    solution: base.UpdateSolution,
-    values: base.UpdateValues,
+    part: slice, data: UpdateData, offsets: UpdateOffsets, solution: UpdateSolution, values: UpdateValues
 ) -> float:
     return _call(_loops().update, (part.start, part.stop), data, offsets, solution, values)
 
 
 def differentiate_update(
-    part: slice,
-    data: base.UpdateData,
-    solution: base.UpdateSolution,
-    gradients: base.UpdateGradients,
-    into: base.UpdateInputGradients,
+    part: slice, data: UpdateData, solution: UpdateSolution, gradients: UpdateGradients, into: UpdateInputGradients
 ) -> None:
     _call(_loops().differentiate_update, (part.start, part.stop), data, solution, gradients, into)
 
@@ -101,11 +94,11 @@ def _compile_loops(dtype: torch.dtype) -> None:
         return [torch.ones((1,) * number, dtype=dtype) for number in axes]
 
     whole, (gram,) = slice(0, 1), ones(4)
-    scaled, found = base.ScaledData(*ones(3, 4)), base.ScaledSolution(*ones(3, 4))
-    invert_scaled(gram, scaled, found, base.ScaledValues(*ones(2, 2, 2)))
-    differentiate_scaled(scaled, found, base.ScaledGradients(*ones(4, 2, 2)), base.ScaledInputGradients(*ones(4, 3, 4)))
+    scaled, found = ScaledData(*ones(3, 4)), ScaledSolution(*ones(3, 4))
+    invert_scaled(gram, scaled, found, ScaledValues(*ones(2, 2, 2)))
+    differentiate_scaled(scaled, found, ScaledGradients(*ones(4, 2, 2)), ScaledInputGradients(*ones(4, 3, 4)))
     add_weighted_gram(whole, *ones(3, 3, 3))
-    data, solution = base.UpdateData(*ones(3, 3, 3, 3, 3, 4)), base.UpdateSolution(*ones(3, 3, 4))
-    update(whole, data, base.UpdateOffsets(*ones(3, 4, 3, 3)), solution, base.UpdateValues(*ones(3, 3, 3)))
-    into = base.UpdateInputGradients(*ones(3, 3, 3, 3, 4, 3))
-    differentiate_update(whole, data, solution, base.UpdateGradients(*ones(4, 3, 3)), into)
+    data, solution = UpdateData(*ones(3, 3, 3, 3, 3, 4)), UpdateSolution(*ones(3, 3, 4))
+    update(whole, data, UpdateOffsets(*ones(3, 4, 3, 3)), solution, UpdateValues(*ones(3, 3, 3)))
+    into = UpdateInputGradients(*ones(3, 3, 3, 3, 4, 3))
+    differentiate_update(whole, data, solution, UpdateGradients(*ones(4, 3, 3)), into)

@@ -1,0 +1,5 @@
+"""The one recipe: from tasks to a model, with every choice made by the tasks themselves."""
+
+from bnnp.recipe.learning import Judged as Judged
+from bnnp.recipe.learning import Learned as Learned
+from bnnp.recipe.learning import learn as learn

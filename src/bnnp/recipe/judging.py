@@ -1,0 +1,72 @@
+"""How training is judged: by tasks that were left out, each divided into known and unknown points several times."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from bnnp._core.columns import Columns
+from bnnp._core.random import child
+from bnnp.evaluation.scores import Scores, evaluate
+from bnnp.models.base import MetaLearner
+from bnnp.prediction import ExtrapolationWarning
+from bnnp.tasks.source import Collection, TaskSource
+from bnnp.tasks.split import ContextSize, random_split
+from bnnp.tasks.task import Split, Task, stacked
+
+LEAST_TASKS = 20
+"""With fewer tasks there are none to judge training by."""
+LEFT_OUT = (0.25, 64)
+"""The share of the tasks that is left out to judge training by, and the largest number of them."""
+DIVISIONS = 4
+"""How often each left-out task is divided into known and unknown points."""
+
+
+def divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSource, list[Split]]:
+    """Tasks to learn from, and divided tasks to judge by: fresh ones from a source, some of a collection."""
+    generator = child(seed, 9)
+    if not isinstance(tasks, Collection):
+        return tasks, _divisions(tasks.draw(LEFT_OUT[1], generator), size, generator)
+    large = [task for task in range(len(tasks)) if len(tasks[task]) > 1]
+    if len(tasks) < LEAST_TASKS or len(large) < 2:
+        return tasks, []
+    chosen = set(
+        np.array(large)[torch.randperm(len(large), generator=generator)].tolist()[
+            : min(LEFT_OUT[1], int(LEFT_OUT[0] * len(large)))
+        ]
+    )
+    rest = tuple(task for index, task in enumerate(tasks.tasks) if index not in chosen)
+    columns = tasks.columns or Columns.of(*stacked(tasks.tasks), tasks.x_names, tasks.y_names, positive=tasks.positive)
+    return replace(tasks, tasks=rest, columns=columns), _divisions(
+        [tasks[index] for index in sorted(chosen)], size, generator
+    )
+
+
+def _divisions(tasks: Sequence[Task], size: ContextSize, generator: torch.Generator) -> list[Split]:
+    return [random_split(task, size, generator) for task in tasks for _ in range(DIVISIONS)]
+
+
+def without_contexts(divided: Sequence[Split]) -> list[Split]:
+    """The same points to predict, with none that are known."""
+    return [Split(split.context.take(torch.arange(0)), split.target) for split in divided]
+
+
+def scores_of(model: MetaLearner, left_out: Sequence[Split]) -> Scores:
+    """Scores of left-out tasks, some of whose inputs may lie outside the range of the others."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)
+        return evaluate(model, left_out, seed=0)
+
+
+def gain(found: Scores, before: Scores) -> tuple[float, float]:
+    """Mean gain in log-density per point, and its standard error over tasks."""
+    gains = (_densities(found) - _densities(before)).reshape(-1, DIVISIONS).mean(1)
+    return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5) if len(gains) > 1 else np.inf
+
+
+def _densities(scores: Scores) -> np.ndarray:
+    """Marginal log-densities of all divided tasks; the name of their column says how they were estimated."""
+    frame = scores.per_task
+    return frame[[name for name in frame if name.startswith("marginal_lppd")]].to_numpy()[:, 0]

@@ -1,0 +1,153 @@
+"""The one recipe: training decides by left-out tasks how long it goes on."""
+
+import numpy as np
+import pytest
+
+import bnnp
+from bnnp.recipe import judging, rounds
+from bnnp.training.features import train_features
+from bnnp.training.run import TrainingDiverged
+
+LINES = 24
+
+
+def lines(count: int = LINES, seed: int = 0) -> bnnp.tasks.Collection:
+    random = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(count):
+        x = random.uniform(-1, 1, (8, 1))
+        pairs.append((x, random.normal() * x + random.normal() + 0.1 * random.normal(size=x.shape)))
+    return bnnp.tasks.from_arrays(pairs)
+
+
+def small() -> bnnp.BNNP:
+    return bnnp.BNNP(1, 1, hidden=(4,), activation="silu", last_layer="likelihood", seed=0)
+
+
+@pytest.fixture(autouse=True)
+def short_rounds(monkeypatch):
+    monkeypatch.setattr(rounds, "FIRST_STEPS", {rounds.FEATURES: 2, rounds.EVERYTHING: 3})
+    monkeypatch.setattr("bnnp.priors.starts.freedom.BRANCHES", ())  # the start has tests of its own
+    monkeypatch.setattr("bnnp.priors.starts.mixed.ITERATIONS", 2)
+    monkeypatch.setattr(judging, "LEFT_OUT", (0.25, 6))
+    monkeypatch.setattr(judging, "DIVISIONS", 1)
+    monkeypatch.setattr("bnnp.priors.starts.empirical.SLOPES", (1.0,))
+    monkeypatch.setattr("bnnp.priors.starts.empirical.DENSITIES", (0.0,))
+
+
+def test_few_tasks_stay_at_the_start():
+    learned = bnnp.learn(small(), lines(5), progress=False)
+    assert learned.decisions == ["The model stays where it started: 5 data sets are too few to judge training by."]
+    start = small()
+    bnnp.start_prior(start, lines(5), "empirical", seed=0)
+    assert learned.model.prior.sample(1, 0)[0].equal(start.prior.sample(1, 0)[0])
+
+
+def test_rounds_that_do_not_help_leave_the_start(monkeypatch):
+    monkeypatch.setattr(rounds, "LEAST_GAIN", 1e9)
+    learned = bnnp.learn(small(), lines(), progress=False)
+    assert not learned.history.steps
+    assert "Training the features ended after 0 rounds: round 1, of 2 steps, changed" in learned.decisions[1]
+    assert "Training everything ended after 0 rounds: round 1, of 3 steps, changed" in learned.decisions[2]
+    start = small()
+    bnnp.start_prior(start, lines(), "empirical", seed=0)
+    assert learned.model.prior.sample(1, 0)[-1].equal(start.prior.sample(1, 0)[-1])
+
+
+def helps(monkeypatch, *answers: bool) -> None:
+    """Let the first rounds help or not, as told; later ones do not."""
+    told = [*answers, False, False]
+    monkeypatch.setattr(rounds, "gain", lambda found, before: (1.0 if told.pop(0) else -1.0, 0.0))
+
+
+def counted(monkeypatch) -> list[tuple[str, int, int]]:
+    """A list that fills with the part, the number of tasks and the steps of every round."""
+    calls = []
+
+    def all_of_it(model, tasks, **options):
+        calls.append(("everything", len(tasks), options["steps"]))
+        return bnnp.fit(model, tasks, **options)
+
+    def features(model, tasks, steps, **options):
+        calls.append(("features", len(tasks), steps))
+        return train_features(model, tasks, steps, **options)
+
+    monkeypatch.setattr(rounds, "fit", all_of_it)
+    monkeypatch.setattr(rounds, "train_features", features)
+    return calls
+
+
+def test_rounds_that_help_are_done_again_with_all_tasks(monkeypatch):
+    calls = counted(monkeypatch)
+    helps(monkeypatch, True, False, True)
+    learned = bnnp.learn(small(), lines(), progress=False)
+    first = [("features", 18, 2), ("features", 18, 4), ("everything", 18, 3), ("everything", 18, 6)]
+    assert calls == [*first, ("features", 24, 2), ("everything", 24, 3)]
+    assert [record["step"] for record in learned.history.steps] == [3]
+    assert learned.scores is not None
+    assert len(learned.scores.per_task) == 6
+
+
+def test_of_several_models_the_better_one_is_taken_after_a_round():
+    models = [bnnp.BNNP(1, 1, hidden=(4,), activation=name, seed=0) for name in ("tanh", "relu")]
+    learned = bnnp.learn(models, lines(), progress=False)
+    told = next(sentence for sentence in learned.decisions if "The network has" in sentence)
+    values = [float(told.split(f" with {name}")[0].split()[-1]) for name in ("tanh", "relu")]
+    assert learned.model is models[int(np.argmax(values))]
+    assert f"The network has {('tanh', 'relu')[int(np.argmax(values))]} units" in told
+    assert models[int(np.argmin(values))].prior.is_standard()
+
+
+def test_models_without_a_closed_form_train_everything(monkeypatch):
+    calls = counted(monkeypatch)
+    helps(monkeypatch)
+    model = bnnp.BNNP(1, 1, hidden=(4,), seed=0).set_prior_learnability(0.5)
+    bnnp.learn(model, lines(), progress=False)
+    assert [call[0] for call in calls] == ["everything"]
+
+
+def test_training_that_diverges_with_all_tasks_keeps_the_model_of_some(monkeypatch):
+    helps(monkeypatch, True)
+
+    def diverging(model, tasks, steps, **options):
+        if len(tasks) == LINES:
+            raise TrainingDiverged(1, None, "a test says so")
+        train_features(model, tasks, steps, **options)
+
+    monkeypatch.setattr(rounds, "train_features", diverging)
+    model = small()
+    learned = bnnp.learn(model, lines(), progress=False)
+    assert "learned from part of the data sets" in learned.decisions[-1]
+    start = small()
+    bnnp.start_prior(start, lines(), "empirical", seed=0)
+    assert not model.prior.sample(1, 0)[0].equal(start.prior.sample(1, 0)[0])
+
+
+def test_ctrl_c_in_a_round_of_features_keeps_what_was_learned_before(monkeypatch):
+    def stopped(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rounds, "train_features", stopped)
+    learned = bnnp.learn(small(), lines(), progress=False)
+    assert learned.interrupted
+    assert "Training the features was stopped in round 1." in learned.decisions
+    assert not learned.model.prior.is_standard()
+
+
+def test_the_time_ends_the_rounds_of_a_source():
+    learned = bnnp.learn(small(), bnnp.tasks.sawtooth(), minutes=1e-9, progress=False)
+    assert "because the time was up" in learned.decisions[1]
+    assert not learned.model.prior.is_standard()
+
+
+def test_a_stopped_run_goes_on_from_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "gain", lambda found, before: (-1.0, 0.0))
+    whole = bnnp.learn(small(), lines(), folder=tmp_path, progress=False)
+    again = bnnp.learn(small(), lines(), folder=tmp_path, progress=False)
+    for one, other in zip(whole.model.prior.sample(1, 0), again.model.prior.sample(1, 0), strict=True):
+        assert one.equal(other)
+
+
+def test_a_time_that_is_not_positive_is_refused():
+    with pytest.raises(ValueError, match="minutes: got 0, expected a positive number"):
+        bnnp.learn(small(), lines(), minutes=0)
