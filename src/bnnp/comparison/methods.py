@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,7 +79,7 @@ def hierarchical(tasks: Sequence[Task], minutes: float, seed: int) -> Predict:
 
 def mixed(tasks: Sequence[Task], minutes: float, seed: int) -> Predict:
     """A linear mixed model (statsmodels): splines for all, with an intercept and slopes of each task's own."""
-    from patsy import build_design_matrices, dmatrix  # pyright: ignore[reportMissingModuleSource]
+    from patsy import build_design_matrices, dmatrix  # pyright: ignore[reportAttributeAccessIssue]
     from statsmodels.regression.mixed_linear_model import MixedLM
 
     x, y = stacked(tasks)
@@ -118,11 +119,11 @@ METHODS: dict[str, Method] = {
 """All methods by name; the first is compared with each of the others."""
 
 
-def _kernel(shared: np.ndarray, own: np.ndarray | None = None):
+def _kernel(shared: np.ndarray, own: np.ndarray | None = None) -> Any:
     """Functions that all tasks share, functions of each task's own, and noise."""
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-    def part(lengths: np.ndarray):
+    def part(lengths: Any) -> Any:
         bounds = [LENGTHS if length == 1 else (length, length) for length in lengths]
         return ConstantKernel(1.0, SIZES) * RBF(lengths, bounds)
 
@@ -130,10 +131,11 @@ def _kernel(shared: np.ndarray, own: np.ndarray | None = None):
     return part(shared) + noise if own is None else part(shared) + part(own) + noise
 
 
-def _process(kernel, x: np.ndarray, y: np.ndarray, *, optimise: bool = True):
+def _process(kernel: Any, x: np.ndarray, y: np.ndarray, *, optimise: bool = True) -> Any:
     from sklearn.gaussian_process import GaussianProcessRegressor
 
-    process = GaussianProcessRegressor(kernel, optimizer="fmin_l_bfgs_b" if optimise else None, alpha=1e-8)
+    how: Any = "fmin_l_bfgs_b" if optimise else None
+    process = GaussianProcessRegressor(kernel, optimizer=how, alpha=1e-8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of hyperparameters at their bounds
         return process.fit(x, y)

@@ -55,7 +55,7 @@ class Comparison(Shown):
 
     def table(self) -> pd.DataFrame:
         """Means over data sets with their standard errors, by method, and the time."""
-        groups = self.per_task.groupby("method", sort=False)[list(SCORES)]
+        groups: Any = self.per_task.groupby("method", sort=False)[list(SCORES)]
         errors = groups.sem().add_suffix("_error")
         return groups.mean().join(errors).assign(seconds=self.seconds)
 
@@ -70,7 +70,7 @@ class Comparison(Shown):
         wide = {name: part.set_index("task") for name, part in self.per_task.groupby("method")}
         for other in names[1:]:
             for kind, sign in (("lppd", 1), ("crps", -1), ("rmse", -1)):
-                gain = sign * (wide[names[0]][kind] - wide[other][kind])
+                gain: Any = sign * (wide[names[0]][kind] - wide[other][kind])
                 mean, error = float(gain.mean()), float(gain.sem())
                 rows.append({"than": other, "in": kind, "gain": mean, "error": error, "real": abs(mean) > REAL * error})
         return pd.DataFrame(rows)
@@ -165,8 +165,8 @@ def compared(
                     rows.append({**own, **_scores(_quietly(predict, split.context, split.target), split.target)})
                 seconds[name] += time.perf_counter() - began
                 bar.advance()
-    means = pd.DataFrame(rows).groupby(["method", "fold", "task"], sort=False)[list(SCORES)].mean().reset_index()
-    return Comparison(means, seconds)
+    groups: Any = pd.DataFrame(rows).groupby(["method", "fold", "task"], sort=False)[list(SCORES)]
+    return Comparison(groups.mean().reset_index(), seconds)
 
 
 def _quietly(predict: Any, known: Task, target: Task) -> Normal | Predictive:
