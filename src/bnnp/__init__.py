@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the same names once more, for editors and type checkers
     from bnnp import priors as priors
     from bnnp import tasks as tasks
     from bnnp import training as training
+    from bnnp.comparison import Comparison as Comparison
+    from bnnp.comparison import compare as compare
     from bnnp.estimator import BNNPClassifier as BNNPClassifier
     from bnnp.estimator import BNNPRegressor as BNNPRegressor
     from bnnp.estimator import ContextSplit as ContextSplit
@@ -123,6 +125,8 @@ _PLACES = {
     "BNNPClassifier": "bnnp.estimator",
     "ContextSplit": "bnnp.estimator",
     "fit_table": "bnnp.estimator",
+    "compare": "bnnp.comparison",
+    "Comparison": "bnnp.comparison",
 }
 
 __all__ = list(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -14,9 +14,20 @@ def fenced(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.S)
 
 
+def test_the_three_lines_of_the_readme_predict_a_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{who},{time},{who + time / (1 + time)}" for who in range(3) for time in range(5)]
+    (tmp_path / "trial.csv").write_text("\n".join(["subject,time,conc", *rows]))
+    names: dict = {}
+    exec(compile(fenced((ROOT / "README.md").read_text(), "python")[0], "README.md", "exec"), names)
+    frame = names["frame"]
+    assert list(frame) == ["subject", "time", "mean", "std", "q05", "q50", "q95", "from_prior", "outside_training"]
+    assert (frame["mean"] - names["df"]["conc"]).abs().max() < 0.5
+
+
 def test_the_readme_example_prints_what_the_readme_says():
     readme = (ROOT / "README.md").read_text()
-    (code,) = fenced(readme, "python")
+    _, code = fenced(readme, "python")
     said = fenced(readme.split("\nprints\n", 1)[1], "")[0]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

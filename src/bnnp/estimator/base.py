@@ -195,7 +195,7 @@ class TableLearner(BaseEstimator):
     def _conditioned(self, x: torch.Tensor, y: torch.Tensor) -> Any:
         if self.trained_ or self.model_.likelihood.real_valued or not len(x):
             return self.model_.condition(x, y, num_samples=self.num_samples, seed=self.seed_)
-        choices = {} if self.num_samples is None else {"num_samples": self.num_samples}
+        choices: dict[str, Any] = {} if self.num_samples is None else {"num_samples": self.num_samples}
         effort = Effort(steps=STEPS)
         return infer_many(self.model_, [(x, y)], method="mfvi", effort=effort, seed=self.seed_, **choices)[0]
 

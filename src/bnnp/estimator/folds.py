@@ -80,7 +80,7 @@ class ContextSplit:
 
     def _names(self, X: Any) -> Any:  # noqa: N803
         if not is_frame(X):
-            return np.asarray(X)[:, self.task]
+            return np.asarray(X)[:, int(self.task)]
         frame = as_pandas(X)
         if self.task not in frame:
             raise ValueError(f"task: got {self.task!r}, expected one of {', '.join(map(str, frame.columns))}")

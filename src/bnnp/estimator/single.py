@@ -11,7 +11,7 @@ import torch
 from bnnp._core.columns import Columns
 from bnnp._core.ranges import Ranges
 from bnnp.likelihoods.gaussian import Gaussian
-from bnnp.models.base import MetaLearner
+from bnnp.models.bnnp import BNNP
 from bnnp.models.saving import load
 from bnnp.prediction import ExtrapolationWarning
 from bnnp.tasks.source import Collection
@@ -24,7 +24,7 @@ NOISES = (0.05, 0.1, 0.2, 0.3, 0.5)
 SAMPLES = 32
 
 
-def fitted(name: str, tasks: Collection, seed: int) -> MetaLearner:
+def fitted(name: str, tasks: Collection, seed: int) -> BNNP:
     """A model of a prior that ships with the package, in the units of one data set.
 
     The unit of the inputs and the noise are those by which half of the points predict the other half best.
@@ -38,16 +38,20 @@ def fitted(name: str, tasks: Collection, seed: int) -> MetaLearner:
         ValueError: If the prior has other columns.
     """
     model = load(name)
-    if (model.in_size, model.y_size) != (1, 1) or not isinstance(model.likelihood, Gaussian):
+    if (
+        (model.in_size, model.y_size) != (1, 1)
+        or not isinstance(model, BNNP)
+        or not isinstance(model.likelihood, Gaussian)
+    ):
         raise ValueError(f"prior: got {name!r}, expected one of one input and one real output, as in 'zoo:gp'")
     tried = [_in_units(model, tasks, width, noise) for width, noise in product(WIDTHS, NOISES)]
     task = tasks[0]
     order = torch.randperm(len(task), generator=torch.Generator().manual_seed(seed))
     halves = task.take(order[::2]), task.take(order[1::2])
-    return max(tried, key=lambda one: _score(one, *halves, seed) + _score(one, *halves[::-1], seed))
+    return max(tried, key=lambda one: _score(one, halves, seed) + _score(one, halves[::-1], seed))
 
 
-def _in_units(model: MetaLearner, tasks: Collection, width: float, noise: float) -> MetaLearner:
+def _in_units(model: BNNP, tasks: Collection, width: float, noise: float) -> BNNP:
     own, task = copy.deepcopy(model), tasks[0]
     ranges = model.columns.ranges or Ranges(((-2.0, 2.0),), ((-2.0, 2.0),))
     (low, high), ends = ranges.x[0], (task.x.min(), task.x.max())
@@ -67,7 +71,8 @@ def _in_units(model: MetaLearner, tasks: Collection, width: float, noise: float)
     return own
 
 
-def _score(model: MetaLearner, known: Task, rest: Task, seed: int) -> float:
+def _score(model: BNNP, halves: tuple[Task, ...], seed: int) -> float:
+    known, rest = halves
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
         posterior = model.condition(known.x, known.y, num_samples=SAMPLES, seed=seed)

@@ -1,0 +1,54 @@
+"""`bnnp compare`: left-out data sets, predicted by a BNNP and by simple methods."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import bnnp
+from bnnp import plots
+from bnnp.cli.messages import say
+from bnnp.cli.options import DATA, TRAINING, Decimal, Delimiter, Out, Quiet, Seed
+from bnnp.cli.reading import Reading
+from bnnp.cli.words import folder_for_results, print_files, print_table
+from bnnp.tasks.tables import write_table
+
+Table = Annotated[Path, typer.Argument(help="A long table, CSV, TSV, Excel or Parquet: one row per point.")]
+Task = Annotated[str, typer.Option("--task", help="Column that names the data set of each row.", rich_help_panel=DATA)]
+X = Annotated[list[str], typer.Option("--x", help="Input column; repeat for several.", rich_help_panel=DATA)]
+Y = Annotated[str, typer.Option("--y", help="Output column, of numbers.", rich_help_panel=DATA)]
+Folds = Annotated[int, typer.Option(help="Number of folds of data sets.", rich_help_panel=TRAINING)]
+Minutes = Annotated[
+    float, typer.Option(help="Time per fold after which no new round of training begins.", rich_help_panel=TRAINING)
+]
+
+
+def compare(
+    table: Table,
+    task: Task,
+    x: X,
+    y: Y,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    folds: Folds = 4,
+    minutes: Minutes = 10.0,
+    out: Out = Path("comparison"),
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Compare a BNNP with simple methods on data sets that are left out, a third of whose points is known.
+
+    The others are a population curve, a hierarchical Gaussian process and a linear mixed model. Scores are in units of
+    the outputs' standard deviation, with standard errors over data sets.
+
+    Example: bnnp compare trial.csv --task subject --x time --y conc --out comparison
+    """
+    rows = Reading(delimiter, decimal).complete(table, [task], x, [y])
+    with folder_for_results(out):
+        found = bnnp.compare(rows, task=task, x=x, y=y, folds=folds, minutes=minutes, progress=not quiet, seed=seed)
+    print_table(found.table(), f"{table}, {found.per_task['task'].nunique()} data sets")
+    for gain in found.differences().to_dict("records"):
+        word = "is real" if gain["real"] else "may be chance"
+        say(f"gain on {gain['than']} in {gain['in']}: {gain['gain']:+.3f} (standard error {gain['error']:.3f}), {word}")
+    files = [write_table(out / "scores.csv", found.per_task), write_table(out / "gains.csv", found.differences())]
+    print_files([*files, plots.save_figure(found.figure(), out / "comparison.png")])

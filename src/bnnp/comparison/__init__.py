@@ -1,0 +1,5 @@
+"""A BNNP beside simple methods, on data sets that are left out."""
+
+from bnnp.comparison.run import Comparison, compare
+
+__all__ = ["Comparison", "compare"]

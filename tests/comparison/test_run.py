@@ -1,0 +1,106 @@
+"""Left-out data sets by several methods: the same folds and contexts, numbers that others found too."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import bnnp
+from bnnp.comparison.methods import METHODS, Normal
+from bnnp.comparison.plan import Plan
+from bnnp.comparison.run import compared
+from support.command_line import run
+
+SIMPLE = {name: METHODS[name] for name in ("mixed model", "hierarchical GP", "population curve")}
+
+
+def lines(subjects: int = 9, points: int = 6) -> pd.DataFrame:
+    """Lines that differ by height and slope: what a linear mixed model is made for."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"who": np.repeat(np.arange(subjects), points), "time": np.tile(np.arange(points), subjects)})
+    height, slope = (np.repeat(random.normal(size=subjects), points) for _ in range(2))
+    return frame.assign(conc=5 + height + slope * frame["time"] + 0.1 * random.normal(size=len(frame)))
+
+
+@pytest.fixture(scope="module")
+def found():
+    tasks = bnnp.tasks.from_table(lines(), task="who", x="time", y="conc")
+    return compared(tasks, Plan.drawn(tasks, 3, 2, 0), SIMPLE, minutes=1, progress=False, seed=0)
+
+
+def test_the_method_that_is_right_is_best(found):
+    table = found.table()
+    assert table["lppd"].idxmax() == "mixed model"
+    assert table["lppd"].idxmin() == "population curve"
+    assert (table[["crps", "rmse"]].min() > 0).all()
+    assert table["coverage"].between(0.5, 1).all()
+    assert (table["seconds"] > 0).all()
+    assert len(found.per_task) == 9 * len(SIMPLE)
+
+
+def test_differences_are_paired_over_data_sets_and_real_beyond_two_standard_errors(found):
+    gains = found.differences().set_index(["than", "in"])
+    wide = found.per_task.pivot_table(index="task", columns="method", values="crps")
+    gain = wide["population curve"] - wide["mixed model"]
+    row = gains.loc[("population curve", "crps")]
+    assert row["gain"] == pytest.approx(gain.mean())
+    assert row["error"] == pytest.approx(gain.std() / 3)
+    assert row["real"] == (abs(gain.mean()) > 2 * gain.std() / 3)
+    assert bool(row["real"])
+    assert len(found.figure().axes) == 4
+
+
+def test_a_plan_leaves_every_data_set_out_once_and_knows_a_third_of_it():
+    tasks = bnnp.tasks.from_table(lines(), task="who", x="time", y="conc")
+    plan = Plan.drawn(tasks, 3, 2, 0)
+    assert sorted(name for fold in plan.folds for name in fold) == sorted(task.name for task in tasks.tasks)
+    known, splits = plan.parts(tasks, 0)
+    assert {task.name for task in known}.isdisjoint({split.target.name for split in splits})
+    assert [(len(split.context), len(split.target)) for split in splits] == [(2, 4)] * 6
+    np.testing.assert_allclose(torch.cat([task.y for task in known]).std(), 1)
+
+
+def test_the_mixed_model_predicts_as_the_normal_distribution_says():
+    """Given its variances: the mean and variance of new points by conditioning all points at once."""
+    tasks = bnnp.tasks.from_table(lines(), task="who", x="time", y="conc").standardised().tasks
+    known, new = tasks[0].take(torch.arange(3)), tasks[0].x[3:]
+    short, long = METHODS["mixed model"](tasks[1:], 1, 0)(known, new), METHODS["mixed model"](tasks[1:], 1, 0)
+    nothing = long(tasks[0].take(torch.arange(0)), new)
+    assert isinstance(short, Normal)
+    assert isinstance(nothing, Normal)
+    assert (short.std < nothing.std).all()
+    assert np.abs(short.mean - tasks[0].y[3:, 0].numpy()).max() < 3 * short.std.max()
+
+
+def test_the_command_writes_scores_gains_and_a_figure(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bnnp.comparison.run.METHODS", SIMPLE)
+    lines().to_csv(tmp_path / "t.csv", index=False)
+    words = ["--task", "who", "--x", "time", "--y", "conc", "--folds", 2, "--quiet", "--out", tmp_path / "out"]
+    code, out, err = run(monkeypatch, capsys, "compare", tmp_path / "t.csv", *words)
+    assert code == 0, err
+    assert "mixed model" in out
+    assert "gain on population curve in lppd" in err
+    assert len(pd.read_csv(tmp_path / "out" / "scores.csv")) == 27
+    assert (tmp_path / "out" / "comparison.png").stat().st_size > 0
+    assert run(monkeypatch, capsys, "compare", tmp_path / "t.csv", *words[:-5], "--folds", 20)[0] == 2
+
+
+@pytest.mark.parametrize("name", ["sleepstudy", "Loblolly"])
+def test_the_simple_methods_agree_with_scores_that_others_computed(name):
+    """The population curve and the GP closely; the mixed model has other splines, with which it may be better."""
+    root = Path(__file__).parents[2]
+    folder = root.parent / "shared" / "tables"
+    if not (folder / "baselines.csv").is_file():
+        pytest.skip("the tables with their scores are not there")
+    sys.path.insert(0, str(root / "benchmarks"))
+    from compare_tables import beside  # pyright: ignore[reportMissingImports]
+
+    both = beside(folder, name)
+    gap = (both["lppd"] - both["lppd_given"]).abs()
+    assert gap["population"] < 0.005
+    assert gap["hgp"] < 0.03
+    assert gap["lmm"] < 0.2
+    assert (both["rmse"] / both["rmse_given"]).between(0.8, 1.1).all()
