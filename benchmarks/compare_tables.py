@@ -38,9 +38,11 @@ def beside(folder: Path, name: str) -> pd.DataFrame:
     tasks = from_table(folder / "data" / f"{name}.csv", task="task", x=plan["x"], y=plan["y"])
     methods = {method: METHODS[method] for method in THEIRS}
     ours = compared(tasks, Plan(plan["folds"], contexts), methods, minutes=1, progress=False, seed=0)
-    means = ours.per_task.groupby(["method", "fold"])[list(SCORES)].mean().groupby("method").mean().rename(THEIRS)
-    given = pd.read_csv(folder / "baselines.csv").query("table == @name").groupby("method")[list(SCORES)].mean()
-    return means.join(given.add_suffix("_given"))
+    folds = pd.DataFrame(ours.per_task.groupby(["method", "fold"])[list(SCORES)].mean())
+    means = pd.DataFrame(folds.groupby("method").mean()).rename(index=THEIRS)
+    theirs = pd.read_csv(folder / "baselines.csv").query("table == @name")
+    given = pd.DataFrame(theirs.groupby("method")[list(SCORES)].mean()).add_suffix("_given")
+    return means.join(given)
 
 
 if __name__ == "__main__":

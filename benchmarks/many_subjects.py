@@ -42,7 +42,7 @@ def loop(folder: Path, subjects: int) -> tuple[float, float]:
     )
 
     def one(who: int) -> None:
-        mine, new = known[known.who == who], wanted[wanted.who == who]
+        mine, new = (pd.DataFrame(frame[frame.who == who]) for frame in (known, wanted))
         post = model.condition(mine[["x0"]].to_numpy(), mine[["y0"]].to_numpy(), num_samples=SAMPLES)
         prediction = post.predict(new[["x0"]].to_numpy())
         _ = prediction.mean, prediction.std, prediction.quantile([0.05, 0.5, 0.95])

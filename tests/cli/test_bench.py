@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bnnp import bench
-from bnnp.bench import SETTINGS, Measurement, Setting
+from bnnp.bench import SETTINGS, Measurement, Setting, measuring
 
 PLAIN = Path(__file__).parents[2] / "benchmarks" / "plain.py"
 SMALL = Setting("small", (2, 4, 3, 2), "unitwise", False, 3, 2, 9, 5)
@@ -70,7 +70,7 @@ def test_the_table_relates_the_library_to_both_marks():
 
 @pytest.mark.parametrize("prior", ["unitwise", "factorised"])
 def test_the_plain_transcription_has_the_librarys_posterior(prior):
-    plain = bench.measuring._module(PLAIN)
+    plain = measuring._module(PLAIN)
     setting = replace(SMALL, prior=prior, tasks=1, samples=4000)
     model, context = setting.model(torch.float64), setting.batch(torch.float64).context
     with torch.no_grad():
@@ -97,4 +97,4 @@ def test_wrong_arguments_are_named():
 def test_short_work_is_called_until_a_repeat_is_long_enough(monkeypatch, first, second, calls):
     times = iter([0.0, first, 10.0, None if second is None else 10.0 + second])
     monkeypatch.setattr("time.perf_counter", lambda: next(times))
-    assert bench.measuring._calls_per_repeat(lambda: None) == calls
+    assert measuring._calls_per_repeat(lambda: None) == calls

@@ -6,7 +6,7 @@ import pytest
 
 import bnnp
 from bnnp.cli import windows
-from bnnp.cli.questions import prediction_numbers
+from bnnp.cli.questions import Question, prediction_numbers
 from support.command_line import run
 
 
@@ -57,7 +57,8 @@ def test_no_number_depends_on_workers(predict, tmp_path):
 def test_rows_stay_in_their_order(predict, folder, tmp_path):
     predict(2)
     wanted = pd.read_csv(folder / "wanted.csv")
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "p.csv")[["who", "x0"]], wanted)
+    written = pd.DataFrame(pd.read_csv(tmp_path / "p.csv"), columns=["who", "x0"])
+    pd.testing.assert_frame_equal(written, wanted)
 
 
 def test_a_run_that_ended_early_goes_on(predict, tmp_path, monkeypatch):
@@ -81,7 +82,7 @@ def test_a_run_that_ended_early_goes_on(predict, tmp_path, monkeypatch):
 
 
 def test_another_seed_takes_nothing_from_an_earlier_run(model, tmp_path):
-    question = windows.Question("a", np.zeros((1, 1)), np.zeros((1, 1)), np.ones((2, 1)), np.arange(2))
+    question = Question("a", np.zeros((1, 1)), np.zeros((1, 1)), np.ones((2, 1)), np.arange(2), np.zeros(2, dtype=bool))
     files = {windows.Kept(tmp_path / "p.csv", model, windows.Asked(4, seed)).file([question]) for seed in (0, 1)}
     assert len(files) == 2
 

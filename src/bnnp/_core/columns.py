@@ -169,7 +169,7 @@ class Columns(nn.Module):
         if sorted(column_names(x)) != sorted(encodings.tables_names):
             return x  # `as_columns` says what is wrong
         frame = as_pandas(x)
-        return encodings.numbers(lambda name: Column.of(frame[name], name, np.arange(len(frame))))[0]
+        return encodings.numbers(lambda name: Column.of(frame.loc[:, name], name, np.arange(len(frame))))[0]
 
     def outputs(self, y: ArrayLike | Tensor, *, real_valued: bool, name: str = "y") -> Float[Tensor, "points y"]:
         """A user's outputs as checked numbers, in the user's units.

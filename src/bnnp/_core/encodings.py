@@ -86,7 +86,7 @@ class Encoding:
             ValueError: If a cell is not of the column's kind.
         """
         own = self._own(column)
-        unknown = np.isnan(own).any(1) if own.shape[1] else np.ones(len(own), dtype=bool)
+        unknown = np.asarray(np.isnan(own).any(axis=1)) if own.shape[1] else np.ones(len(own), dtype=bool)
         filled = np.where(unknown[:, None], np.array(self.fill), own)
         if not self.gaps:
             return filled, unknown
@@ -229,6 +229,13 @@ def _levels(column: Column, missing: np.ndarray, tasks: np.ndarray) -> tuple[str
     return tuple(sorted(label for label, count in counts.items() if count >= least))
 
 
+def _without(cells: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """The cells, with None in place of some of them."""
+    kept = cells.copy()
+    kept[some] = None
+    return kept
+
+
 def _seconds(column: Column, kind: str) -> np.ndarray:
     """Dates in seconds since 1970, durations in seconds; NaN where the cell is empty.
 
@@ -238,10 +245,10 @@ def _seconds(column: Column, kind: str) -> np.ndarray:
     import pandas as pd
 
     missing = column.missing()
-    cells = np.where(missing, None, column.cells.astype(object)) if column.cells.dtype.kind == "O" else column.cells
+    cells = _without(column.cells, missing) if column.cells.dtype.kind == "O" else column.cells
     if kind == DATE:
         fine = [not isinstance(c, str) or bool(ISO.fullmatch(c.strip())) for c in cells.tolist()]
-        readable = pd.Series(np.where(fine, cells, None) if cells.dtype.kind == "O" else cells)
+        readable = pd.Series(_without(cells, ~np.array(fine)) if cells.dtype.kind == "O" else cells)
         since = pd.to_datetime(readable, format="ISO8601", utc=True, errors="coerce") - pd.Timestamp(0, tz="UTC")
     elif cells.dtype.kind == "O":
         since = pd.to_timedelta(pd.Series([_clock(cell) for cell in cells]))

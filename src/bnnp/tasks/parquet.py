@@ -54,7 +54,7 @@ class ParquetTasks(Shown, TaskSource):
     y_names: tuple[str, ...]
     scan: Scan
 
-    standardise, positive, tasks = True, False, ()
+    standardise, positive, encodings, tasks = True, False, None, ()
 
     def __len__(self) -> int:
         return len(self.scan.starts) - 1
