@@ -222,8 +222,7 @@ class Report:
         return [function(place) for function, place in zip(functions, places, strict=True)]
 
     def _y_names(self) -> list[str]:
-        columns, likelihood = self.model.columns, self.model.likelihood
-        return list(columns.y_names)[: likelihood.y_size(len(columns.y_names))]
+        return list(self.model.columns.y_names)
 
     # --- warnings --------------------------------------------------------------------------------------------------
 

@@ -330,6 +330,7 @@ GROUPS = {
     "infer": ["Data", "Inference", OUTPUT],
     "evaluate": ["Data", "Inference", OUTPUT],
     "sample": ["Inputs", "Data", OUTPUT],
+    "compare": ["Data", "Training", OUTPUT],
     "app": ["Data", OUTPUT],
     "experiment": ["Runs", OUTPUT],
     "bench": ["Measurement", OUTPUT],

@@ -54,7 +54,7 @@ def test_what_it_cannot_be_given_with(bnnp_command, trial, tmp_path):
     table.to_csv(trial, index=False)
     code, _, err = bnnp_command("train", trial, *WORDS, *SMALL, "--positive", "--out", tmp_path / "model")
     assert code != 0
-    assert "got -1.0 at row 6" in err
+    assert "got '-1.0' at row 6" in err
     assert "leave out --positive" in err
     code, _, err = bnnp_command("train", "--source", "sawtooth", "--positive", "--out", tmp_path / "model")
     assert code != 0

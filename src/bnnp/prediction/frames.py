@@ -49,7 +49,7 @@ def output_names(predictive: Predictive) -> list[str]:
 
 def observed_names(predictive: Predictive) -> list[str]:
     """One name per observed column: class labels have a single one."""
-    return list(predictive.columns.y_names)[: predictive.likelihood.y_size(predictive.shape[1])]
+    return list(predictive.columns.y_names)
 
 
 def prediction_columns(predictive: Predictive, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
