@@ -16,6 +16,7 @@ import torch
 
 import bnnp
 from bnnp._core.random import child
+from bnnp.recipe import ACTIVATIONS
 from bnnp.tasks.split import context_size, random_split
 
 SOURCES = {
@@ -34,7 +35,7 @@ def run(name: str, minutes: float, seed: int, out: Path) -> None:
     tests = [random_split(task, size, child(2, i)) for i, task in enumerate(source.draw(TESTS, child(3)))]
     models = [
         bnnp.BNNP(source.in_size, source.out_size, (64, 64), activation, last_layer="likelihood", seed=seed)
-        for activation in ("silu", "relu")
+        for activation in ACTIVATIONS
     ]
     began = time.process_time()
     learned = bnnp.learn(models, source, minutes=minutes, seed=seed)

@@ -29,7 +29,7 @@ from bnnp.cli.options import (
 from bnnp.cli.positive import offer_positive
 from bnnp.cli.reading import READING, Reading
 from bnnp.cli.signals import INTERRUPTED
-from bnnp.cli.train_model import ACTIVATIONS, AUTO, ModelOptions, kind_of_likelihood, learnable_share
+from bnnp.cli.train_model import AUTO, ModelOptions, kind_of_likelihood, learnable_share
 from bnnp.cli.train_options import (
     Activation,
     BatchSize,
@@ -54,7 +54,7 @@ from bnnp.cli.train_options import (
 from bnnp.cli.words import folder_for_results, pair, print_files
 from bnnp.models import MetaLearner
 from bnnp.models.bnnp import BNNP
-from bnnp.recipe import Learned
+from bnnp.recipe import ACTIVATIONS, Learned
 from bnnp.recipe.summary import summary
 from bnnp.report import write_report
 from bnnp.tasks.datasets.registry import SOURCES, source_named

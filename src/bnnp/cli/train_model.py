@@ -16,8 +16,6 @@ from bnnp.neural_processes import PEERS
 from bnnp.tasks.source import Collection, TaskSource
 
 AUTO = "auto"
-ACTIVATIONS = ("silu", "relu")
-"""What is tried if none is chosen: units for smooth functions, and for functions with kinks."""
 
 
 @dataclass(frozen=True)

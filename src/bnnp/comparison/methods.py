@@ -14,9 +14,8 @@ import numpy as np
 import torch
 
 from bnnp.likelihoods.gaussian import Gaussian
-from bnnp.models.bnnp import BNNP
 from bnnp.prediction.base import Predictive
-from bnnp.recipe import learn
+from bnnp.recipe import default_models, learn
 from bnnp.tasks.source import collect
 from bnnp.tasks.task import Task, stacked
 
@@ -43,11 +42,8 @@ Method = Callable[[Sequence[Task], float, int], Predict]
 def bnnp(tasks: Sequence[Task], minutes: float, seed: int) -> Predict:
     """A BNNP as `bnnp train` makes it."""
     source = collect(tasks, standardise=False)
-    model = BNNP(
-        *(source.in_size, 1, (64, 64), "silu", "unitwise", Gaussian(0.1)),
-        **{"last_layer": "likelihood", "dtype": torch.float64, "seed": seed},
-    )
-    learn(model, source, minutes=minutes, progress=False, seed=seed)
+    models = default_models(source.in_size, 1, (64, 64), Gaussian(0.1), seed=seed)
+    model = learn(models, source, minutes=minutes, progress=False, seed=seed).model
     return lambda known, x: model.condition(known.x, known.y, seed=seed).predict(x)
 
 

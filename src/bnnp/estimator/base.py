@@ -20,16 +20,14 @@ from bnnp.estimator.reading import TASK, as_table
 from bnnp.inference import Effort, infer_many
 from bnnp.likelihoods.base import Likelihood
 from bnnp.models.base import MetaLearner
-from bnnp.models.bnnp import BNNP
 from bnnp.prediction import ExtrapolationWarning
 from bnnp.prediction.base import Predictive
-from bnnp.recipe import learn
+from bnnp.recipe import default_models, learn
 from bnnp.tasks.source import Collection
 from bnnp.tasks.tables import Table, from_table
 from bnnp.tasks.task import Task
 from bnnp.training.prepare import start_prior
 
-ACTIVATION = "silu"
 FROM_PRIOR, OUTSIDE = "from_prior", "outside_training"
 STEPS = 150
 """Steps of the inference of labels, where no inference networks were trained."""
@@ -155,8 +153,8 @@ class TableLearner(BaseEstimator):
         """The columns of a prediction: functions of an answer by name."""
         raise NotImplementedError
 
-    def _likelihood(self, tasks: Collection) -> tuple[Likelihood, int, str | None]:
-        """The likelihood, the number of the network's outputs, and how its last layer is inferred."""
+    def _likelihood(self, tasks: Collection) -> tuple[Likelihood, int]:
+        """The likelihood, and the number of the network's outputs."""
         raise NotImplementedError
 
     def _asked(self, X: Any) -> Table:  # noqa: N803
@@ -218,15 +216,14 @@ class TableLearner(BaseEstimator):
     def _learned(self, found: Collection) -> tuple[Any, bool]:
         """The model, and whether its inference networks were trained."""
         tasks = replace(found, tasks=tuple(task for task in found.tasks if len(task) > 1))
-        likelihood, outputs, last = self._likelihood(tasks)
+        likelihood, outputs = self._likelihood(tasks)
         if self.task is None and tasks.in_size == 1 and likelihood.real_valued:
             return single.fitted(self.prior, tasks, self.seed_), True
-        sizes = (tasks.in_size, outputs, tuple(self.hidden))
-        model = BNNP(*sizes, ACTIVATION, likelihood=likelihood, last_layer=last, dtype=torch.float64, seed=self.seed_)
+        models = default_models(tasks.in_size, outputs, tuple(self.hidden), likelihood, seed=self.seed_)
         if self.minutes == 0:
-            start_prior(model, tasks, "spread", self.seed_)
-            return model, False
-        learned = learn(model, tasks, minutes=self.minutes, progress=False, seed=self.seed_)
+            start_prior(models[0], tasks, "spread", self.seed_)
+            return models[0], False
+        learned = learn(models, tasks, minutes=self.minutes, progress=False, seed=self.seed_)
         self.decisions_ = learned.decisions
         return learned.model, bool(learned.history.steps)
 

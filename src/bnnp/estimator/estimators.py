@@ -108,8 +108,8 @@ class BNNPRegressor(RegressorMixin, TableLearner):
             **levels,
         }
 
-    def _likelihood(self, tasks: Collection) -> tuple[Likelihood, int, str | None]:
-        return Gaussian(NOISE), 1, "likelihood"
+    def _likelihood(self, tasks: Collection) -> tuple[Likelihood, int]:
+        return Gaussian(NOISE), 1
 
 
 class BNNPClassifier(ClassifierMixin, TableLearner):
@@ -204,7 +204,7 @@ class BNNPClassifier(ClassifierMixin, TableLearner):
 
         return {f"is_{label}": partial(probability, place) for place, label in enumerate(self._names())}
 
-    def _likelihood(self, tasks: Collection) -> tuple[Likelihood, int, str | None]:
+    def _likelihood(self, tasks: Collection) -> tuple[Likelihood, int]:
         assert tasks.encodings is not None
         count = len(tasks.encodings.classes)
-        return Categorical(count), count, None
+        return Categorical(count), count
