@@ -30,6 +30,7 @@ def short_rounds(monkeypatch):
     monkeypatch.setattr("bnnp.priors.starts.freedom.BRANCHES", ())  # the start has tests of its own
     monkeypatch.setattr("bnnp.priors.starts.mixed.ITERATIONS", 2)
     monkeypatch.setattr(judging, "LEFT_OUT", (0.25, 6))
+    monkeypatch.setattr(rounds, "MANY_TASKS", 0)
     monkeypatch.setattr(judging, "DIVISIONS", 1)
     monkeypatch.setattr("bnnp.priors.starts.empirical.SLOPES", (1.0,))
     monkeypatch.setattr("bnnp.priors.starts.empirical.DENSITIES", (0.0,))
@@ -96,6 +97,16 @@ def test_of_several_models_the_better_one_is_taken_after_a_round():
     assert learned.model is models[int(np.argmax(values))]
     assert f"The network has {('tanh', 'relu')[int(np.argmax(values))]} units" in told
     assert models[int(np.argmin(values))].prior.is_standard()
+
+
+def test_a_few_dozen_tasks_train_the_features_of_the_first_model_only(monkeypatch):
+    monkeypatch.setattr(rounds, "MANY_TASKS", 19)
+    calls, models = counted(monkeypatch), [small(), small()]
+    helps(monkeypatch, True)
+    learned = bnnp.learn(models, lines(), progress=False)
+    assert calls == [("features", 18, 2), ("features", 18, 4), ("features", 24, 2)]
+    assert learned.model is models[0]
+    assert models[1].prior.is_standard()
 
 
 def test_models_without_a_closed_form_train_everything(monkeypatch):

@@ -84,7 +84,8 @@ def learn(
     trained, with hidden weights at the means of their prior, then everything, each in rounds that are twice as long as
     the one before. After each round the model predicts tasks that were left out. A round that does not help is undone
     and ends this part of the training; so does the end of the time. A model of a finite number of tasks then learns
-    from all of them in the same way. So the result is never worse, on tasks that were left out, than the start.
+    from all of them in the same way. With fewer than 48 tasks to learn from, only features are trained, and only those
+    of the first of several models. So the result is never worse, on tasks that were left out, than the start.
 
     Args:
         model: A model with a prior over weights; or several, as of networks with different activations, of which the

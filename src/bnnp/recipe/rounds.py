@@ -11,7 +11,7 @@ from bnnp.evaluation.scores import Scores
 from bnnp.models.base import MetaLearner
 from bnnp.priors.learnable import GaussianUnits
 from bnnp.recipe.judging import DIVISIONS, gain, scores_of
-from bnnp.tasks.source import TaskSource
+from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize
 from bnnp.tasks.task import Split
 from bnnp.training.features import can_train_features, train_features
@@ -27,6 +27,8 @@ FIRST_STEPS = {FEATURES: 1000, EVERYTHING: 300}
 """Steps of the first round; each later round has twice as many as the one before."""
 LEARNING_RATE = (1e-3, 1e-5)
 """First and last rate of each round of training everything. A larger one would undo what the start has found."""
+MANY_TASKS = 48
+"""With fewer tasks to learn from, only the features of the first model are trained: there are too few for the rest."""
 LEAST_GAIN = 0.005
 """A round counts as better if left-out tasks gain so much log-density per point, and more than its standard error."""
 
@@ -100,10 +102,10 @@ class Rounds:
 
     def best(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: Sequence[Split]) -> Candidate:
         """Start each model and train it for a round; then train each part of the better one while rounds help."""
-        candidates = []
-        for number, model in enumerate(models):
+        candidates, tried = [], models[:1] if _few(tasks) else models
+        for number, model in enumerate(tried):
             now = self._started(number, model, tasks, left_out)
-            candidates.append(self._advanced(now, tasks, left_out, limit=1) if len(models) > 1 else now)
+            candidates.append(self._advanced(now, tasks, left_out, limit=1) if len(tried) > 1 else now)
             if candidates[-1].interrupted:
                 break
         best = max(candidates, key=lambda candidate: candidate.scores["marginal_lppd"])
@@ -116,8 +118,9 @@ class Rounds:
     def _started(self, number: int, model: MetaLearner, tasks: TaskSource, left_out: Sequence[Split]) -> Candidate:
         own = copy.deepcopy(model)
         start_prior(own, tasks, "empirical", self.seed)
-        scores, parts = scores_of(own, left_out), (FEATURES, EVERYTHING) if can_train_features(own) else (EVERYTHING,)
-        return Candidate(number, own, scores, scores, parts)
+        parts = (FEATURES, EVERYTHING) if can_train_features(own) else (EVERYTHING,)
+        scores = scores_of(own, left_out)
+        return Candidate(number, own, scores, scores, parts[:1] if _few(tasks) else parts)
 
     def _advanced(
         self, now: Candidate, tasks: TaskSource, left_out: Sequence[Split], limit: int | None = None
@@ -178,6 +181,10 @@ class Rounds:
             progress=self.progress,
             seed=seed,
         )
+
+
+def _few(tasks: TaskSource) -> bool:
+    return isinstance(tasks, Collection) and len(tasks) < MANY_TASKS
 
 
 def _units(model: MetaLearner) -> list[GaussianUnits]:
