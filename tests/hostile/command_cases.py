@@ -43,14 +43,22 @@ GOOD = {
     ],
     "evaluate": ["{model}", "{known}", "--task", "subject", "--samples", "4"],
     "sample": ["{model}", "--num", "2"],
+    "compare": ["{known}", "--task", "subject", "--x", "hour", "--y", "level", "--quiet"],
     "app": ["{model}", "--table", "{known}", "--task", "subject", "--export", "page.html"],
     "experiment": ["posterior_quality", "--scale", "smoke", "--only", "no run at all", "--quiet"],
     "bench": ["--setting", "a", "--repeats", "1", "--quiet"],
     "info": ["{model}"],
 }
 """A command of every verb, to which one bad option is added."""
-OUT = {"demo": "out", "train": "out", "experiment": "out", "evaluate": "out.json", "bench": "out.json"}
-FOLDERS = ("demo", "train", "experiment")
+OUT = {
+    "demo": "out",
+    "train": "out",
+    "experiment": "out",
+    "compare": "out",
+    "evaluate": "out.json",
+    "bench": "out.json",
+}
+FOLDERS = ("demo", "train", "experiment", "compare")
 """Verbs that write a folder."""
 FILES = ["{nowhere}", "{folder}", "{empty}", "{picture}", "{binary}"]
 BY_KIND: dict[Any, list[str]] = {
@@ -83,6 +91,7 @@ BY_NAME = {
     "only": [],
     "port": ["-1", "65536", "2.5", "x", "", "80"],
     "export": ["{folder}", "{known}/p.html", "p.docx", "p", "{known}"],
+    "plot": ["{folder}", "{known}/p.png", "p.docx", "p", "{known}"],
     "model": ["{nowhere}", "{empty}", "{picture}", "{binary}", "{known}", "zoo:nonsense", "zoo:", "{folder}"],
 }
 """Bad values of options that are not as their kind says."""

@@ -12,6 +12,14 @@ from bnnp.priors.starts.features import Shape, hidden_weights
 NOISE = 0.1
 
 
+@pytest.fixture
+def few_choices(monkeypatch):
+    """Let the start try few shapes of features and few freedoms, where a test is about something else."""
+    monkeypatch.setattr("bnnp.priors.starts.empirical.SLOPES", (1.0, 4.0))
+    monkeypatch.setattr("bnnp.priors.starts.empirical.DENSITIES", (0.0,))
+    monkeypatch.setattr("bnnp.priors.starts.freedom.BRANCHES", ())
+
+
 def curves(count: int, points: int = 12, seed: int = 0, outputs: int = 1) -> bnnp.tasks.Collection:
     """Sines with a common shape and sizes of their own, at unequal numbers of points."""
     random = np.random.default_rng(seed)
@@ -47,8 +55,8 @@ def test_it_predicts_new_tasks_without_training(outputs):
     ("prior", "hidden"),
     [*((prior, (10,)) for prior in PRIORS), ("unitwise", ()), ("unitwise", (8, 8, 6))],
 )
-def test_every_prior_and_depth_starts_better_than_the_standard_one(prior, hidden, monkeypatch):
-    monkeypatch.setattr("bnnp.priors.starts.empirical.SLOPES", (1.0, 4.0))
+@pytest.mark.usefixtures("few_choices")
+def test_every_prior_and_depth_starts_better_than_the_standard_one(prior, hidden):
     tasks, tests = curves(5, points=8), curves(6, seed=1)
     model = started(tasks, prior=prior, hidden=hidden)
     standard = bnnp.BNNP(1, 1, hidden=hidden, activation="silu", prior=prior, last_layer="likelihood")
@@ -82,6 +90,7 @@ def with_columns(*columns, count: int = 6) -> bnnp.tasks.Collection:
     ],
     ids=["collinear", "constant within tasks", "many"],
 )
+@pytest.mark.usefixtures("few_choices")
 def test_inputs_of_every_kind(columns):
     tasks = with_columns(*columns)
     model = started(tasks)
@@ -89,6 +98,7 @@ def test_inputs_of_every_kind(columns):
     assert scores["marginal_lppd"] > -1.8  # a normal density with the outputs' own variance has about -1.9
 
 
+@pytest.mark.usefixtures("few_choices")
 def test_an_input_that_says_nothing_of_new_tasks_is_not_learned_by_heart():
     """A number per task, by which few tasks could be told apart: predictions barely depend on it."""
     random = np.random.default_rng(5).normal(size=40)
@@ -105,12 +115,14 @@ def test_an_input_that_says_nothing_of_new_tasks_is_not_learned_by_heart():
 
 
 @pytest.mark.parametrize(("count", "least"), [(1, -8), (2, -4), (3, -4)])
+@pytest.mark.usefixtures("few_choices")
 def test_few_tasks(count, least):
     scores = bnnp.evaluate(started(curves(count)), curves(10, seed=1), seed=0)
     assert scores["marginal_lppd"] > least
 
 
 @pytest.mark.parametrize(("likelihood", "outputs"), [(bnnp.Bernoulli(), 1), (bnnp.Categorical(3), 3)])
+@pytest.mark.usefixtures("few_choices")
 def test_labels(likelihood, outputs):
     random = np.random.default_rng(0)
     pairs = []

@@ -113,13 +113,20 @@ def train(
     if kind_of_likelihood(model, likelihood) in REAL:
         offer_positive(tasks)
     chosen = ModelOptions(
-        model, hidden, activation or ACTIVATIONS[0], prior, learnable_share(learnability), likelihood, noise, max_noise
+        model,
+        hidden,
+        ACTIVATIONS[0] if activation is None else activation,
+        prior,
+        learnable_share(learnability),
+        likelihood,
+        noise,
+        max_noise,
     )
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
     decides = steps is None and isinstance(learner, BNNP)
     with process_group(decided=not decides) as ranks, folder_for_results(out) if ranks.is_first else nullcontext():
         if decides:
-            others = [] if activation else [replace(chosen, activation=ACTIVATIONS[1]).learner(tasks, seed)]
+            others = [] if activation is not None else [replace(chosen, activation=ACTIVATIONS[1]).learner(tasks, seed)]
             result = bnnp.learn(
                 [learner, *others],
                 tasks,

@@ -36,7 +36,9 @@ class Plan:
             ValueError: If there are fewer tasks than folds.
         """
         large = [task for task in tasks.tasks if len(task) > 1]
-        if len(large) < max(2, folds):
+        if folds < 2:
+            raise ValueError(f"folds: got {folds}, expected 2 or more")
+        if len(large) < folds:
             raise ValueError(f"folds: got {folds} for {len(large)} data sets, expected at most as many folds")
         random = np.random.default_rng(seed)
         order = [large[place].name for place in random.permutation(len(large))]

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bnnp._core.checks import check_count, check_positive
 from bnnp._core.progress import ProgressBar
+from bnnp._core.random import as_integer
 from bnnp._core.show import Shown
 from bnnp.comparison.methods import METHODS, Method, Normal
 from bnnp.comparison.plan import Plan
@@ -131,6 +133,9 @@ def compare(
         Traceback (most recent call last):
         ValueError: folds: got 3 for 2 data sets, expected at most as many folds
     """
+    check_count("folds", folds, "whole number of folds, as in 4")
+    check_positive("minutes", minutes, "as in 10.0")
+    seed = as_integer(seed)
     tasks = from_table(table, task=task, x=x, y=y, min_points=1)
     if tasks.out_size != 1 or (tasks.encodings is not None and tasks.encodings.classes):
         raise ValueError(f"y: got {y!r}, expected one column of numbers")

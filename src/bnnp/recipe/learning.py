@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
 
+from bnnp._core.checks import check_positive
 from bnnp._core.random import Seed, as_integer
 from bnnp._core.show import Shown
 from bnnp.evaluation.scores import Scores
@@ -109,8 +110,7 @@ def learn(
         >>> learned.decisions[0]
         'The model stays where it started: 6 data sets are too few to judge training by.'
     """
-    if not (isinstance(minutes, int | float) and minutes > 0):
-        raise ValueError(f"minutes: got {minutes!r}, expected a positive number, as in 10.0")
+    check_positive("minutes", minutes, "as in 10.0")
     models = list(model) if isinstance(model, Sequence) else [model]
     size, number = context_size(context_share), as_integer(seed)
     known, left_out = divided(tasks, size, number)
