@@ -112,16 +112,9 @@ def train(
     tasks = _training_tasks(table, source, task, x, y, reading, positive)
     if kind_of_likelihood(model, likelihood) in REAL:
         offer_positive(tasks)
-    chosen = ModelOptions(
-        model,
-        hidden,
-        ACTIVATIONS[0] if activation is None else activation,
-        prior,
-        learnable_share(learnability),
-        likelihood,
-        noise,
-        max_noise,
-    )
+    first = ACTIVATIONS[0] if activation is None else activation
+    learnable = learnable_share(learnability)
+    chosen = ModelOptions(model, hidden, first, prior, learnable, likelihood, noise, max_noise)
     learner, share = chosen.learner(tasks, seed), pair(context_share, "context-share")
     decides = steps is None and isinstance(learner, BNNP)
     with process_group(decided=not decides) as ranks, folder_for_results(out) if ranks.is_first else nullcontext():

@@ -30,13 +30,16 @@ def check_out(
         name: The option's name, for the error.
 
     Raises:
-        ValueError: If the file's name ends in something else, it is a folder, or one of the inputs.
+        ValueError: If the file's name ends in something else, it is a folder, within a file, or one of the inputs.
         ImportError: If the package that writes this kind of file is not installed.
     """
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"{name}: got {str(path)!r}, expected a file that ends in {' or '.join(suffixes)}")
     if path.is_dir():
         raise ValueError(f"{name}: got {str(path)!r}, which is a folder, expected a file")
+    above = next((folder for folder in path.parents if folder.exists()), None)
+    if above is not None and not above.is_dir():
+        raise ValueError(f"{name}: got {str(path)!r}, but {str(above)!r} is a file, expected a folder")
     if any(other is not None and path.exists() and other.exists() and path.samefile(other) for other in inputs):
         raise ValueError(f"{name}: got {str(path)!r}, which is a file to read from, expected another one")
     if path.suffix.lower() == PARQUET:
