@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +44,7 @@ class Answer:
     outside: np.ndarray
 
 
-class TableLearner(BaseEstimator):
+class TableLearner(BaseEstimator, abc.ABC):
     """The base of `BNNPRegressor` and `BNNPClassifier`."""
 
     _classes = False
@@ -149,13 +150,13 @@ class TableLearner(BaseEstimator):
         own = {name: in_rows(answers, value) for name, value in columns.items()}
         return like(pd.concat([given, pd.DataFrame(own, index=given.index)], axis=1), X)
 
+    @abc.abstractmethod
     def _columns(self, answers: Sequence[Answer], quantiles: Sequence[float]) -> dict[str, Any]:
         """The columns of a prediction: functions of an answer by name."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _likelihood(self, tasks: Collection) -> tuple[Likelihood, int]:
         """The likelihood, and the number of the network's outputs."""
-        raise NotImplementedError
 
     def _asked(self, X: Any) -> Table:  # noqa: N803
         check_is_fitted(self)
