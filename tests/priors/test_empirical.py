@@ -15,8 +15,8 @@ NOISE = 0.1
 @pytest.fixture
 def few_choices(monkeypatch):
     """Let the start try few shapes of features and few freedoms, where a test is about something else."""
-    monkeypatch.setattr("bnnp.priors.starts.empirical.SLOPES", (1.0, 4.0))
-    monkeypatch.setattr("bnnp.priors.starts.empirical.DENSITIES", (0.0,))
+    monkeypatch.setattr("bnnp.priors.starts.search.SLOPES", (1.0, 4.0))
+    monkeypatch.setattr("bnnp.priors.starts.search.DENSITIES", (0.0,))
     monkeypatch.setattr("bnnp.priors.starts.freedom.BRANCHES", ())
 
 

@@ -32,8 +32,8 @@ def short_rounds(monkeypatch):
     monkeypatch.setattr(judging, "LEFT_OUT", (0.25, 6))
     monkeypatch.setattr(rounds, "MANY_TASKS", 0)
     monkeypatch.setattr(judging, "DIVISIONS", 1)
-    monkeypatch.setattr("bnnp.priors.starts.empirical.SLOPES", (1.0,))
-    monkeypatch.setattr("bnnp.priors.starts.empirical.DENSITIES", (0.0,))
+    monkeypatch.setattr("bnnp.priors.starts.search.SLOPES", (1.0,))
+    monkeypatch.setattr("bnnp.priors.starts.search.DENSITIES", (0.0,))
 
 
 def test_few_tasks_stay_at_the_start():
