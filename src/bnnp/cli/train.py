@@ -119,7 +119,11 @@ def train(
     decides = steps is None and isinstance(learner, BNNP)
     with process_group(decided=not decides) as ranks, folder_for_results(out) if ranks.is_first else nullcontext():
         if decides:
-            others = [] if activation is not None else [replace(chosen, activation=ACTIVATIONS[1]).learner(tasks, seed)]
+            others = (
+                []
+                if activation is not None
+                else [replace(chosen, activation=a).learner(tasks, seed) for a in ACTIVATIONS[1:]]
+            )
             result = bnnp.learn(
                 [learner, *others],
                 tasks,

@@ -8,8 +8,8 @@ from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.bnnp import BNNP
 
-ACTIVATIONS = ("silu", "relu")
-"""What is tried: units for smooth functions, and for functions with kinks."""
+ACTIVATIONS = ("silu", "relu", "tanh")
+"""What is tried: units for smooth functions, for functions with kinks, and for functions with levels or a floor."""
 
 
 def default_models(

@@ -2,13 +2,15 @@
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bnnp._core.random import as_integer, child
 from bnnp.evaluation.scores import Scores
 from bnnp.models.base import MetaLearner
+from bnnp.models.evidence import WeightModel
 from bnnp.priors.learnable import GaussianUnits
 from bnnp.recipe.judging import DIVISIONS, gain, scores_of
 from bnnp.tasks.source import Collection, TaskSource
@@ -17,20 +19,31 @@ from bnnp.tasks.task import Split
 from bnnp.training.features import can_train_features, train_features
 from bnnp.training.fit import FitResult, fit
 from bnnp.training.history import History
+from bnnp.training.lessons import can_teach, teach_inference
 from bnnp.training.prepare import start_prior
 from bnnp.training.run import TrainingDiverged
 from bnnp.training.settings import FitSettings
 
-FEATURES, EVERYTHING = "the features", "everything"
-"""The parts of the training, in their order: hidden weights without uncertainty first, then all of the model."""
-FIRST_STEPS = {FEATURES: 1000, EVERYTHING: 300}
+FEATURES, INFERENCE, EVERYTHING = "the features", "the inference", "everything"
+"""The parts of the training: first hidden weights without uncertainty, or inference under the prior as it started, where
+its hidden weights are uncertain; then all of the model."""
+FIRST_STEPS = {FEATURES: 1000, INFERENCE: 300, EVERYTHING: 300}
 """Steps of the first round; each later round has twice as many as the one before."""
 LEARNING_RATE = (1e-3, 1e-5)
 """First and last rate of each round of training everything. A larger one would undo what the start has found."""
+LESSONS = 500
+"""Steps in which inference networks learn from draws of a prior that starts with uncertain hidden weights."""
 MANY_TASKS = 48
 """With fewer tasks to learn from, only the features of the first model are trained: there are too few for the rest."""
 LEAST_GAIN = 0.005
 """A round counts as better if left-out tasks gain so much log-density per point, and more than its standard error."""
+
+
+STARTED = {
+    "empirical": "The prior starts where the data sets suggest in closed form.",
+    "warped": "The prior starts in closed form, with random functions that hidden units bend to levels or a floor.",
+}
+"""What is said of each start."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,7 @@ class Candidate:
     Attributes:
         number: Its place among the models that are tried.
         model: The model.
+        start: The name of the start of its prior.
         first: Scores of left-out tasks at the start.
         scores: Scores now.
         parts: The parts of the training that have not ended.
@@ -51,6 +65,7 @@ class Candidate:
 
     number: int
     model: MetaLearner
+    start: str
     first: Scores
     scores: Scores
     parts: tuple[str, ...]
@@ -75,7 +90,7 @@ class Candidate:
         """What was decided, in sentences."""
         now, before = self.scores["marginal_lppd"], self.first["marginal_lppd"]
         return [
-            "The prior starts where the data sets suggest in closed form.",
+            STARTED[self.start],
             *self.ended,
             f"On {len(left_out) // DIVISIONS} data sets that it did not learn from, the log-density per point is "
             f"{now:.3f}; at the start it was {before:.3f}.",
@@ -104,7 +119,9 @@ class Rounds:
         """Start each model and train it for a round; then train each part of the better one while rounds help."""
         candidates, tried = [], models[:1] if _few(tasks) else models
         for number, model in enumerate(tried):
-            now = self._started(number, model, tasks, left_out)
+            now = self._started(number, model, tasks, left_out, alone=len(tried) == 1)
+            if now is None:
+                continue
             candidates.append(self._advanced(now, tasks, left_out, limit=1) if len(tried) > 1 else now)
             if candidates[-1].interrupted:
                 break
@@ -115,12 +132,28 @@ class Rounds:
             best = self._advanced(best, tasks, left_out)
         return best
 
-    def _started(self, number: int, model: MetaLearner, tasks: TaskSource, left_out: Sequence[Split]) -> Candidate:
+    def _started(
+        self, number: int, model: MetaLearner, tasks: TaskSource, left_out: Sequence[Split], *, alone: bool
+    ) -> Candidate | None:
+        """The candidate at its start; None if its units bend, the outputs are not bent, and there are other models."""
         own = copy.deepcopy(model)
-        start_prior(own, tasks, "empirical", self.seed)
-        parts = (FEATURES, EVERYTHING) if can_train_features(own) else (EVERYTHING,)
+        start = "warped" if can_bend(own) else "empirical"
+        self._start(own, tasks, start)
+        if own.weight_prior is not None and own.weight_prior.is_standard() and start == "warped":
+            if not alone:
+                return None
+            start = "empirical"
+            self._start(own, tasks, start)
+        first = INFERENCE if start == "warped" else FEATURES if can_train_features(own) else EVERYTHING
+        parts = tuple(dict.fromkeys((first, EVERYTHING)))
         scores = scores_of(own, left_out)
-        return Candidate(number, own, scores, scores, parts[:1] if _few(tasks) else parts)
+        return Candidate(number, own, start, scores, scores, parts[:1] if _few(tasks) else parts)
+
+    def _start(self, model: MetaLearner, tasks: TaskSource, start: str) -> None:
+        """Start the prior, and the inference networks if it has uncertain hidden weights."""
+        start_prior(model, tasks, start, self.seed)
+        if start == "warped" and isinstance(model, WeightModel) and not model.prior.is_standard():
+            teach_inference(model, tasks, LESSONS, progress=self.progress, seed=self.seed)
 
     def _advanced(
         self, now: Candidate, tasks: TaskSource, left_out: Sequence[Split], limit: int | None = None
@@ -154,7 +187,7 @@ class Rounds:
         Raises:
             TrainingDiverged: If that diverges.
         """
-        start_prior(model, tasks, "empirical", self.seed)
+        self._start(model, tasks, judged.start)
         history = History()
         for part, count in [(part, count) for part, rounds in judged.rounds.items() for count in range(rounds)]:
             result = self._round(model, part, tasks, count, "all")
@@ -171,16 +204,40 @@ class Rounds:
             except KeyboardInterrupt:
                 return FitResult(model, History(), True)
             return FitResult(model, History())
-        return fit(
-            model,
-            tasks,
-            steps=steps,
-            context_share=self.size,
-            settings=FitSettings(learning_rate=LEARNING_RATE),
-            checkpoint=None if self.folder is None else self.folder / f"{name}-{count}",
-            progress=self.progress,
-            seed=seed,
-        )
+        kept = f"{name}-{count}" if part == EVERYTHING else f"{name}-inference-{count}"
+        with held(model) if part == INFERENCE else nullcontext():
+            return fit(
+                model,
+                tasks,
+                steps=steps,
+                context_share=self.size,
+                settings=FitSettings(learning_rate=LEARNING_RATE),
+                checkpoint=None if self.folder is None else self.folder / kept,
+                progress=self.progress,
+                seed=seed,
+            )
+
+
+def can_bend(model: MetaLearner) -> bool:
+    """Whether the model's units are flat at both ends, so that they can give functions levels or a floor."""
+    return can_teach(model) and model.config().get("activation") == "tanh"
+
+
+@contextmanager
+def held(model: MetaLearner) -> Iterator[None]:
+    """Hold the prior and the noise of a model where they are."""
+    prior, noise = model.weight_prior, [one for one in model.likelihood.parameters() if one.requires_grad]
+    assert prior is not None
+    share = prior.learnability
+    prior.set_learnability(0)
+    for parameter in noise:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        prior.set_learnability(share)
+        for parameter in noise:
+            parameter.requires_grad_(True)
 
 
 def _few(tasks: TaskSource) -> bool:

@@ -22,7 +22,7 @@ RATE = 3e-3
 """Learning rate of the first step; it falls to 0 along a cosine."""
 BATCH = 16
 """Draws per step."""
-POINTS = 64
+POINTS = 32
 """Largest number of points per draw."""
 
 
@@ -58,7 +58,10 @@ def teach_inference(model: WeightModel, tasks: TaskSource, steps: int, *, progre
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     with ProgressBar(steps, enabled=progress, label="inference") as bar:
         for _ in range(steps):
-            some = [task.take(torch.randperm(len(task), generator=generator)[:POINTS]) for task in tasks.draw(count, generator)]
+            some = [
+                task.take(torch.randperm(len(task), generator=generator)[:POINTS])
+                for task in tasks.draw(count, generator)
+            ]
             batch = model.prepare(TaskBatch.of(some, device=model.device))
             value = lesson(model, batch, generator)
             optimiser.zero_grad()
