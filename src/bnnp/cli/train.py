@@ -119,13 +119,9 @@ def train(
     decides = steps is None and isinstance(learner, BNNP)
     with process_group(decided=not decides) as ranks, folder_for_results(out) if ranks.is_first else nullcontext():
         if decides:
-            others = (
-                []
-                if activation is not None
-                else [replace(chosen, activation=a).learner(tasks, seed) for a in ACTIVATIONS[1:]]
-            )
+            others = [replace(chosen, activation=other) for other in ACTIVATIONS[1:] if activation is None]
             result = bnnp.learn(
-                [learner, *others],
+                [learner, *(other.learner(tasks, seed) for other in others)],
                 tasks,
                 minutes=minutes,
                 context_share=share,

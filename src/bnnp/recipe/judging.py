@@ -53,11 +53,17 @@ def without_contexts(divided: Sequence[Split]) -> list[Split]:
     return [Split(split.context.take(torch.arange(0)), split.target) for split in divided]
 
 
-def scores_of(model: MetaLearner, left_out: Sequence[Split]) -> Scores:
-    """Scores of left-out tasks, some of whose inputs may lie outside the range of the others."""
+def scores_of(model: MetaLearner, left_out: Sequence[Split], num_samples: int | None = None) -> Scores:
+    """Scores of left-out tasks, some of whose inputs may lie outside the range of the others.
+
+    Args:
+        model: The model.
+        left_out: The tasks.
+        num_samples: Samples of the hidden layers; by default as many as each task needs.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
-        return evaluate(model, left_out, seed=0)
+        return evaluate(model, left_out, num_samples=num_samples, seed=0)
 
 
 def gain(found: Scores, before: Scores) -> tuple[float, float]:

@@ -7,8 +7,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import torch
+
 from bnnp._core.random import as_integer, child
 from bnnp.evaluation.scores import Scores
+from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.models.evidence import WeightModel
 from bnnp.priors.learnable import GaussianUnits
@@ -25,14 +28,18 @@ from bnnp.training.run import TrainingDiverged
 from bnnp.training.settings import FitSettings
 
 FEATURES, INFERENCE, EVERYTHING = "the features", "the inference", "everything"
-"""The parts of the training: first hidden weights without uncertainty, or inference under the prior as it started, where
-its hidden weights are uncertain; then all of the model."""
+"""The parts of the training: first hidden weights without uncertainty or, where they start with much of it, inference
+under the prior as it started; then all of the model."""
 FIRST_STEPS = {FEATURES: 1000, INFERENCE: 300, EVERYTHING: 300}
 """Steps of the first round; each later round has twice as many as the one before."""
 LEARNING_RATE = (1e-3, 1e-5)
 """First and last rate of each round of training everything. A larger one would undo what the start has found."""
 LESSONS = 500
 """Steps in which inference networks learn from draws of a prior that starts with uncertain hidden weights."""
+SAMPLES = 64
+"""Samples of uncertain hidden weights by which a model is judged. Predictions take more where a data set needs more."""
+NOISES = (1.0, 2.0, 4.0, 8.0)
+"""Shares of the noise of the start that are tried under uncertain hidden weights, whose inference is never perfect."""
 MANY_TASKS = 48
 """With fewer tasks to learn from, only the features of the first model are trained: there are too few for the rest."""
 LEAST_GAIN = 0.005
@@ -54,6 +61,7 @@ class Candidate:
         number: Its place among the models that are tried.
         model: The model.
         start: The name of the start of its prior.
+        noise: What the noise of the start was multiplied by.
         first: Scores of left-out tasks at the start.
         scores: Scores now.
         parts: The parts of the training that have not ended.
@@ -66,6 +74,7 @@ class Candidate:
     number: int
     model: MetaLearner
     start: str
+    noise: float
     first: Scores
     scores: Scores
     parts: tuple[str, ...]
@@ -146,8 +155,23 @@ class Rounds:
             self._start(own, tasks, start)
         first = INFERENCE if start == "warped" else FEATURES if can_train_features(own) else EVERYTHING
         parts = tuple(dict.fromkeys((first, EVERYTHING)))
-        scores = scores_of(own, left_out)
-        return Candidate(number, own, start, scores, scores, parts[:1] if _few(tasks) else parts)
+        noise = self._best_noise(own, left_out) if start == "warped" else 1.0
+        scores = self._scores(own, start, left_out)
+        return Candidate(number, own, start, noise, scores, scores, parts[:1] if _few(tasks) else parts)
+
+    def _scores(self, model: MetaLearner, start: str, left_out: Sequence[Split]) -> Scores:
+        return scores_of(model, left_out, SAMPLES if start == "warped" else None)
+
+    def _best_noise(self, model: MetaLearner, left_out: Sequence[Split]) -> float:
+        """Give the model the noise that predicts left-out tasks best, and return what it was multiplied by."""
+        scores = {}
+        for share in NOISES:
+            tried = copy.deepcopy(model)
+            multiply_noise(tried, share)
+            scores[share] = self._scores(tried, "warped", left_out[::DIVISIONS])["marginal_lppd"]
+        best = max(NOISES, key=scores.__getitem__)
+        multiply_noise(model, best)
+        return best
 
     def _start(self, model: MetaLearner, tasks: TaskSource, start: str) -> None:
         """Start the prior, and the inference networks if it has uncertain hidden weights."""
@@ -174,7 +198,7 @@ class Rounds:
                 return now.without(f"{after}: in the next one it diverged ({error}).")
             if result.interrupted:
                 return replace(now.without(f"Training {part} was stopped in round {count + 1}."), interrupted=True)
-            spent, found = time.monotonic() - began, scores_of(tried, left_out)
+            spent, found = time.monotonic() - began, self._scores(tried, now.start, left_out)
             mean, error = gain(found, now.scores)
             if not mean > max(LEAST_GAIN, error):
                 return now.without(f"{after}: {_no_help(part, count, mean, error)}")
@@ -188,6 +212,7 @@ class Rounds:
             TrainingDiverged: If that diverges.
         """
         self._start(model, tasks, judged.start)
+        multiply_noise(model, judged.noise)
         history = History()
         for part, count in [(part, count) for part, rounds in judged.rounds.items() for count in range(rounds)]:
             result = self._round(model, part, tasks, count, "all")
@@ -221,6 +246,13 @@ class Rounds:
 def can_bend(model: MetaLearner) -> bool:
     """Whether the model's units are flat at both ends, so that they can give functions levels or a floor."""
     return can_teach(model) and model.config().get("activation") == "tanh"
+
+
+@torch.no_grad()
+def multiply_noise(model: MetaLearner, share: float) -> None:
+    """Multiply the noise of a Gaussian likelihood, where it is learned."""
+    if isinstance(model.likelihood, Gaussian) and model.likelihood.learnable and share != 1:
+        model.likelihood.set_noise(share * model.likelihood.noise)
 
 
 @contextmanager

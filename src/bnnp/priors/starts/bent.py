@@ -63,8 +63,8 @@ class Bend:
     ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
         """What each output says of its `g`, as an observation: its value and the standard deviation of its noise.
 
-        A Gaussian with the given mean and variance has, given this observation, the mean and variance that `g` has given
-        the output.
+        A Gaussian with the given mean and variance has, given this observation, the mean and variance that `g` has
+        given the output.
 
         Args:
             y: The outputs.
