@@ -4,7 +4,7 @@ import copy
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,7 +14,9 @@ from bnnp.evaluation.scores import Scores
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.models.evidence import WeightModel
-from bnnp.priors.learnable import GaussianUnits
+from bnnp.numerics.health import FactorisationError
+from bnnp.objectives import PPAVI
+from bnnp.recipe.candidate import Candidate, chosen, in_rounds
 from bnnp.recipe.judging import DIVISIONS, gain, scores_of
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize
@@ -34,76 +36,21 @@ FIRST_STEPS = {FEATURES: 1000, INFERENCE: 300, EVERYTHING: 300}
 """Steps of the first round; each later round has twice as many as the one before."""
 LEARNING_RATE = (1e-3, 1e-5)
 """First and last rate of each round of training everything. A larger one would undo what the start has found."""
+SINGLE_TARGETS = PPAVI(num_samples=8, group_size=1)
+"""The objective of inference: with several targets at once, one sample of hidden weights would have to be right at all
+of them."""
 LESSONS = 500
 """Steps in which inference networks learn from draws of a prior that starts with uncertain hidden weights."""
 SAMPLES = 64
 """Samples of uncertain hidden weights by which a model is judged. Predictions take more where a data set needs more."""
-NOISES = (1.0, 2.0, 4.0, 8.0)
-"""Shares of the noise of the start that are tried under uncertain hidden weights, whose inference is never perfect."""
+WIDER = 4.0
+"""What the noise of the start is multiplied by under uncertain hidden weights, while inference is far from perfect."""
+NOISES = (0.25, 0.5, 1.0, 2.0)
+"""What the noise is multiplied by after a round of inference, if that predicts left-out tasks better."""
 MANY_TASKS = 48
 """With fewer tasks to learn from, only the features of the first model are trained: there are too few for the rest."""
 LEAST_GAIN = 0.005
 """A round counts as better if left-out tasks gain so much log-density per point, and more than its standard error."""
-
-
-STARTED = {
-    "empirical": "The prior starts where the data sets suggest in closed form.",
-    "warped": "The prior starts in closed form, with random functions that hidden units bend to levels or a floor.",
-}
-"""What is said of each start."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A model on its way, with what is known of it.
-
-    Attributes:
-        number: Its place among the models that are tried.
-        model: The model.
-        start: The name of the start of its prior.
-        noise: What the noise of the start was multiplied by.
-        first: Scores of left-out tasks at the start.
-        scores: Scores now.
-        parts: The parts of the training that have not ended.
-        history: The records of its training.
-        rounds: How many rounds of each part helped.
-        ended: Why each part ended, one sentence each.
-        interrupted: Whether Ctrl-C stopped it.
-    """
-
-    number: int
-    model: MetaLearner
-    start: str
-    noise: float
-    first: Scores
-    scores: Scores
-    parts: tuple[str, ...]
-    history: History = field(default_factory=History)
-    rounds: dict[str, int] = field(default_factory=dict)
-    ended: tuple[str, ...] = ()
-    interrupted: bool = False
-
-    def take(self, model: MetaLearner) -> "Candidate":
-        """Give a model the state of this one."""
-        for own, other in zip(_units(model), _units(self.model), strict=True):
-            own.basis, own.offset = copy.deepcopy((other.basis, other.offset))
-        model.columns.take_record(self.model.columns.record())
-        model.load_state_dict(self.model.state_dict())
-        return self
-
-    def without(self, ended: str) -> "Candidate":
-        """The same, with one part of the training less, and why it ended."""
-        return replace(self, parts=self.parts[1:], ended=(*self.ended, ended))
-
-    def decisions(self, left_out: Sequence[Split]) -> list[str]:
-        """What was decided, in sentences."""
-        now, before = self.scores["marginal_lppd"], self.first["marginal_lppd"]
-        return [
-            STARTED[self.start],
-            *self.ended,
-            f"On {len(left_out) // DIVISIONS} data sets that it did not learn from, the log-density per point is "
-            f"{now:.3f}; at the start it was {before:.3f}.",
-        ]
 
 
 @dataclass
@@ -136,7 +83,7 @@ class Rounds:
                 break
         best = max(candidates, key=lambda candidate: candidate.scores["marginal_lppd"])
         if len(candidates) > 1:
-            best = replace(best, ended=(_chosen(best, candidates), *best.ended))
+            best = replace(best, ended=(chosen(best, candidates), *best.ended))
         while not best.interrupted and best.parts:
             best = self._advanced(best, tasks, left_out)
         return best
@@ -155,29 +102,27 @@ class Rounds:
             self._start(own, tasks, start)
         first = INFERENCE if start == "warped" else FEATURES if can_train_features(own) else EVERYTHING
         parts = tuple(dict.fromkeys((first, EVERYTHING)))
-        noise = self._best_noise(own, left_out) if start == "warped" else 1.0
         scores = self._scores(own, start, left_out)
-        return Candidate(number, own, start, noise, scores, scores, parts[:1] if _few(tasks) else parts)
+        return Candidate(number, own, start, scores, scores, parts[:1] if _few(tasks) else parts)
 
     def _scores(self, model: MetaLearner, start: str, left_out: Sequence[Split]) -> Scores:
         return scores_of(model, left_out, SAMPLES if start == "warped" else None)
 
-    def _best_noise(self, model: MetaLearner, left_out: Sequence[Split]) -> float:
-        """Give the model the noise that predicts left-out tasks best, and return what it was multiplied by."""
+    def _take_best_noise(self, model: MetaLearner, left_out: Sequence[Split]) -> None:
+        """Give the model the noise that predicts left-out tasks best."""
         scores = {}
         for share in NOISES:
             tried = copy.deepcopy(model)
             multiply_noise(tried, share)
             scores[share] = self._scores(tried, "warped", left_out[::DIVISIONS])["marginal_lppd"]
-        best = max(NOISES, key=scores.__getitem__)
-        multiply_noise(model, best)
-        return best
+        multiply_noise(model, max(NOISES, key=scores.__getitem__))
 
     def _start(self, model: MetaLearner, tasks: TaskSource, start: str) -> None:
         """Start the prior, and the inference networks if it has uncertain hidden weights."""
         start_prior(model, tasks, start, self.seed)
         if start == "warped" and isinstance(model, WeightModel) and not model.prior.is_standard():
             teach_inference(model, tasks, LESSONS, progress=self.progress, seed=self.seed)
+            multiply_noise(model, WIDER)
 
     def _advanced(
         self, now: Candidate, tasks: TaskSource, left_out: Sequence[Split], limit: int | None = None
@@ -186,7 +131,7 @@ class Rounds:
         spent, part = 0.0, now.parts[0]
         while True:
             count = now.rounds.get(part, 0)
-            after = f"Training {part} ended after {_rounds(count)}"
+            after = f"Training {part} ended after {in_rounds(count)}"
             if limit is not None and count == limit:
                 return now
             if time.monotonic() + 2 * spent > self.until:
@@ -198,7 +143,13 @@ class Rounds:
                 return now.without(f"{after}: in the next one it diverged ({error}).")
             if result.interrupted:
                 return replace(now.without(f"Training {part} was stopped in round {count + 1}."), interrupted=True)
-            spent, found = time.monotonic() - began, self._scores(tried, now.start, left_out)
+            try:
+                if part == INFERENCE:
+                    self._take_best_noise(tried, left_out)
+                found = self._scores(tried, now.start, left_out)
+            except FactorisationError as error:
+                return now.without(f"{after}: after the next one, left-out data sets could not be predicted ({error}).")
+            spent = time.monotonic() - began
             mean, error = gain(found, now.scores)
             if not mean > max(LEAST_GAIN, error):
                 return now.without(f"{after}: {_no_help(part, count, mean, error)}")
@@ -212,7 +163,8 @@ class Rounds:
             TrainingDiverged: If that diverges.
         """
         self._start(model, tasks, judged.start)
-        multiply_noise(model, judged.noise)
+        if judged.rounds.get(INFERENCE, 0) and isinstance(model.likelihood, Gaussian):
+            take_noise(model, judged.model)
         history = History()
         for part, count in [(part, count) for part, rounds in judged.rounds.items() for count in range(rounds)]:
             result = self._round(model, part, tasks, count, "all")
@@ -236,6 +188,7 @@ class Rounds:
                 tasks,
                 steps=steps,
                 context_share=self.size,
+                objective=SINGLE_TARGETS if part == INFERENCE else None,
                 settings=FitSettings(learning_rate=LEARNING_RATE),
                 checkpoint=None if self.folder is None else self.folder / kept,
                 progress=self.progress,
@@ -253,6 +206,14 @@ def multiply_noise(model: MetaLearner, share: float) -> None:
     """Multiply the noise of a Gaussian likelihood, where it is learned."""
     if isinstance(model.likelihood, Gaussian) and model.likelihood.learnable and share != 1:
         model.likelihood.set_noise(share * model.likelihood.noise)
+
+
+def take_noise(model: MetaLearner, other: MetaLearner) -> None:
+    """Give a model the noise of another one."""
+    assert isinstance(model.likelihood, Gaussian)
+    assert isinstance(other.likelihood, Gaussian)
+    if model.likelihood.learnable:
+        model.likelihood.set_noise(other.likelihood.noise.detach())
 
 
 @contextmanager
@@ -276,10 +237,6 @@ def _few(tasks: TaskSource) -> bool:
     return isinstance(tasks, Collection) and len(tasks) < MANY_TASKS
 
 
-def _units(model: MetaLearner) -> list[GaussianUnits]:
-    return [module for module in model.modules() if isinstance(module, GaussianUnits)]
-
-
 def _after(history: History, later: History) -> History:
     """Two histories, one after the other."""
     step, seconds = (history.steps[-1][name] if history.steps else 0 for name in ("step", "seconds"))
@@ -287,20 +244,6 @@ def _after(history: History, later: History) -> History:
         {**record, "step": record["step"] + step, "seconds": record["seconds"] + seconds} for record in later.steps
     ]
     return History([*history.steps, *moved])
-
-
-def _chosen(best: Candidate, candidates: Sequence[Candidate]) -> str:
-    names = [str(candidate.model.config().get("activation")) for candidate in candidates]
-    values = [candidate.scores["marginal_lppd"] for candidate in candidates]
-    scores = ", ".join(f"{value:.3f} with {name}" for name, value in zip(names, values, strict=True))
-    return (
-        f"The network has {names[candidates.index(best)]} units: after at most a round, the log-density per point of "
-        f"left-out data sets is {scores}."
-    )
-
-
-def _rounds(count: int) -> str:
-    return "1 round" if count == 1 else f"{count} rounds"
 
 
 def _no_help(part: str, count: int, gain: float, error: float) -> str:

@@ -1,0 +1,89 @@
+"""A model on its way through the rounds of training, and what is said of it."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from bnnp.evaluation.scores import Scores
+from bnnp.models.base import MetaLearner
+from bnnp.priors.learnable import GaussianUnits
+from bnnp.recipe.judging import DIVISIONS
+from bnnp.tasks.task import Split
+from bnnp.training.history import History
+
+STARTED = {
+    "empirical": "The prior starts where the data sets suggest in closed form.",
+    "warped": "The prior starts in closed form, with random functions that hidden units bend to levels or a floor.",
+}
+"""What is said of each start."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model on its way, with what is known of it.
+
+    Attributes:
+        number: Its place among the models that are tried.
+        model: The model.
+        start: The name of the start of its prior.
+        first: Scores of left-out tasks at the start.
+        scores: Scores now.
+        parts: The parts of the training that have not ended.
+        history: The records of its training.
+        rounds: How many rounds of each part helped.
+        ended: Why each part ended, one sentence each.
+        interrupted: Whether Ctrl-C stopped it.
+    """
+
+    number: int
+    model: MetaLearner
+    start: str
+    first: Scores
+    scores: Scores
+    parts: tuple[str, ...]
+    history: History = field(default_factory=History)
+    rounds: dict[str, int] = field(default_factory=dict)
+    ended: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    def take(self, model: MetaLearner) -> "Candidate":
+        """Give a model the state of this one."""
+        for own, other in zip(_units(model), _units(self.model), strict=True):
+            own.basis, own.offset = copy.deepcopy((other.basis, other.offset))
+        model.columns.take_record(self.model.columns.record())
+        model.load_state_dict(self.model.state_dict())
+        return self
+
+    def without(self, ended: str) -> "Candidate":
+        """The same, with one part of the training less, and why it ended."""
+        return replace(self, parts=self.parts[1:], ended=(*self.ended, ended))
+
+    def decisions(self, left_out: Sequence[Split]) -> list[str]:
+        """What was decided, in sentences."""
+        now, before = self.scores["marginal_lppd"], self.first["marginal_lppd"]
+        return [
+            STARTED[self.start],
+            *self.ended,
+            f"On {len(left_out) // DIVISIONS} data sets that it did not learn from, the log-density per point is "
+            f"{now:.3f}; at the start it was {before:.3f}.",
+        ]
+
+
+def chosen(best: Candidate, candidates: Sequence[Candidate]) -> str:
+    """Which network was chosen and why, in a sentence."""
+    names = [str(candidate.model.config().get("activation")) for candidate in candidates]
+    values = [candidate.scores["marginal_lppd"] for candidate in candidates]
+    scores = ", ".join(f"{value:.3f} with {name}" for name, value in zip(names, values, strict=True))
+    return (
+        f"The network has {names[candidates.index(best)]} units: after at most a round, the log-density per point of "
+        f"left-out data sets is {scores}."
+    )
+
+
+def in_rounds(count: int) -> str:
+    """A number of rounds, in words."""
+    return "1 round" if count == 1 else f"{count} rounds"
+
+
+def _units(model: MetaLearner) -> list[GaussianUnits]:
+    return [module for module in model.modules() if isinstance(module, GaussianUnits)]
