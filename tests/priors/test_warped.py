@@ -60,7 +60,7 @@ def test_sites_have_the_moments_of_an_integral(y: float):
 
 def started(source: bnnp.tasks.TaskSource, out_size: int = 1, hidden: tuple[int, ...] = (24, 24)) -> bnnp.BNNP:
     model = bnnp.BNNP(1, out_size, hidden, "tanh", last_layer="likelihood", dtype=torch.float64, seed=0)
-    bnnp.start_prior(model, source, "warped", seed=0)
+    bnnp.start_prior(model, source, bnnp.starts.Warped(), seed=0)
     return model
 
 

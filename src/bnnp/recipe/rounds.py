@@ -16,6 +16,7 @@ from bnnp.models.base import MetaLearner
 from bnnp.models.evidence import WeightModel
 from bnnp.numerics.health import FactorisationError
 from bnnp.objectives import PPAVI
+from bnnp.priors.starts import Warped
 from bnnp.recipe.candidate import Candidate, chosen, in_rounds
 from bnnp.recipe.judging import DIVISIONS, gain, scores_of
 from bnnp.tasks.source import Collection, TaskSource
@@ -119,7 +120,7 @@ class Rounds:
 
     def _start(self, model: MetaLearner, tasks: TaskSource, start: str) -> None:
         """Start the prior, and the inference networks if it has uncertain hidden weights."""
-        start_prior(model, tasks, start, self.seed)
+        start_prior(model, tasks, Warped() if start == "warped" else start, self.seed)
         if start == "warped" and isinstance(model, WeightModel) and not model.prior.is_standard():
             teach_inference(model, tasks, LESSONS, progress=self.progress, seed=self.seed)
             multiply_noise(model, WIDER)

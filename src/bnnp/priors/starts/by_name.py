@@ -4,9 +4,8 @@ from bnnp.priors.starts.base import Start
 from bnnp.priors.starts.empirical import Empirical
 from bnnp.priors.starts.spread import Spread
 from bnnp.priors.starts.standard import Standard
-from bnnp.priors.starts.warped import Warped
 
-STARTS: dict[str, Start] = {"empirical": Empirical(), "spread": Spread(), "standard": Standard(), "warped": Warped()}
+STARTS: dict[str, Start] = {"empirical": Empirical(), "spread": Spread(), "standard": Standard()}
 """The start that each name stands for."""
 
 
