@@ -16,7 +16,8 @@ def small(prior: str = "unitwise", **choices) -> bnnp.BNNP:
 
 def batch(model: bnnp.BNNP) -> TaskBatch:
     generator = np.random.default_rng(0)
-    tasks = [bnnp.tasks.Task(*torch.from_numpy(generator.normal(size=(2, n, 2)))) for n in (3, 7)]
+    pairs = [torch.from_numpy(generator.normal(size=(2, n, 2))) for n in (3, 7)]
+    tasks = [bnnp.tasks.Task(x=x, y=y) for x, y in pairs]
     return model.prepare(TaskBatch.of(tasks))
 
 
