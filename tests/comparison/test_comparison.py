@@ -88,6 +88,27 @@ def test_the_command_writes_scores_gains_and_a_figure(tmp_path, monkeypatch, cap
     assert run(monkeypatch, capsys, "compare", tmp_path / "t.csv", *words[:-5], "--folds", 20)[0] == 2
 
 
+def test_rows_with_empty_cells_and_small_data_sets_can_be_left_out(tmp_path, monkeypatch, capsys):
+    seen = []
+
+    def population(known, minutes, seed):
+        seen.extend(task for task in known)
+        return SIMPLE["population curve"](known, minutes, seed)
+
+    monkeypatch.setattr("bnnp.comparison.run.METHODS", {"population curve": population})
+    frame = lines().astype({"time": float})
+    frame.loc[3, "time"] = np.nan
+    frame.loc[len(frame)] = [99, 0.0, 5.0]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    words = ["--task", "who", "--x", "time", "--y", "conc", "--folds", 2, "--quiet", "--out", tmp_path / "out"]
+    code, _, err = run(monkeypatch, capsys, "compare", tmp_path / "t.csv", *words, "--drop-missing", "--skip-small")
+    assert code == 0, err
+    assert "with empty cells" in err
+    assert "data sets with too few points" in err
+    assert {task.x.shape[1] for task in seen} == {1}  # no input that says what is unknown
+    assert sorted({(task.name, len(task)) for task in seen})[:2] == [("0", 5), ("1", 6)]
+
+
 @pytest.mark.parametrize("name", ["sleepstudy", "Loblolly"])
 def test_the_simple_methods_agree_with_scores_that_others_computed(name):
     """The population curve and the GP closely; the mixed model has other splines, with which it may be better."""

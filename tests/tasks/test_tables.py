@@ -408,3 +408,18 @@ def test_the_wrong_number_of_columns_is_refused_when_fitting_and_predicting():
         posterior.predict([[1.0, 2.0]])
     with pytest.raises(ValueError, match="y: got 2 columns, expected 1"):
         model.condition([[1.0]], [[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("odd", ["True", "false", True])
+def test_true_and_false_among_numbers_are_refused(odd):
+    cells = pd.Series(["0", "1", "2", odd], dtype=object)
+    frame = pd.DataFrame({"who": list("aabb"), "time": cells, "conc": [1.0, 2.0, 3.0, 5.0]})
+    with pytest.raises(ValueError, match=r"column 'time': got .* at row 5 .*numbers alone, or true and false alone"):
+        from_table(frame, task="who", x="time", y="conc")
+
+
+def test_a_column_of_true_and_false_is_one_and_zero():
+    cells = pd.Series(["True", "false", "", "TRUE"], dtype=object)
+    frame = pd.DataFrame({"who": list("aabb"), "fed": cells, "conc": [1.0, 2.0, 3.0, 5.0]})
+    found = from_table(frame, task="who", x="fed", y="conc")
+    assert [task.x[:, 0].tolist() for task in found] == [[1.0, 0.0], [pytest.approx(2 / 3), 1.0]]

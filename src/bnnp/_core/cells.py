@@ -135,10 +135,11 @@ class Column:
         return is_missing(self.cells, number=number)
 
     def numbers(self) -> np.ndarray:
-        """The cells as finite numbers; NaN for those that are empty.
+        """The cells as finite numbers; NaN for those that are empty. Where all are true or false, these are 1 and 0.
 
         Raises:
-            ValueError: If another cell is not a finite number; the message names the first such cell.
+            ValueError: If another cell is not a finite number, or some are numbers and some true or false; the message
+                names the first such cell.
         """
         if self.cells.dtype.kind in "mMc":
             raise ValueError(
@@ -147,7 +148,19 @@ class Column:
             )
         found, missing = as_numbers(self.cells, self.mark), self.missing()
         self.refuse(~np.isfinite(found) & ~missing, "finite numbers", "correct or remove this row")
+        truth = self._truth()
+        if not (truth | missing).all():
+            self.refuse(truth, "numbers alone, or true and false alone", "correct or remove this row")
         return np.where(missing, math.nan, found)
+
+    def _truth(self) -> np.ndarray:
+        """Which cells are true or false, in a column of any cells."""
+        if self.cells.dtype.kind != "O":
+            return np.zeros(len(self.cells), dtype=bool)
+        return np.array(
+            [isinstance(c, bool | np.bool_) or (isinstance(c, str) and c.strip().lower() in TRUTH) for c in self.cells],
+            dtype=bool,
+        )
 
     def refuse(self, bad: np.ndarray, expected: str, cure: str) -> None:
         """Raise a `ValueError` that names the first of the cells that are bad, if there is one."""

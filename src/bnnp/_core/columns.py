@@ -1,4 +1,4 @@
-"""The user's columns: their names and ranges, and the shift and scale between the user's numbers and the model's."""
+"""The user's columns: what is kept of them with a model, and the checks of numbers that a user gives for them."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import nn
 
 from bnnp._core.arrays import as_columns, column_names
 from bnnp._core.cells import Column
@@ -15,6 +14,7 @@ from bnnp._core.encodings import Encodings
 from bnnp._core.frames import as_pandas, is_frame
 from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Bool, Float, Tensor
+from bnnp._core.units import Units
 
 
 class ExtrapolationWarning(UserWarning):
@@ -26,86 +26,22 @@ class ExtrapolationWarning(UserWarning):
     """
 
 
-class Columns(nn.Module):
-    """Name, shift, scale and range of every column, taken from the training tasks and kept with the model.
+class Columns(Units):
+    """The user's columns: their units, and what is needed to read and check the numbers that a user gives.
 
-    The model works with mean 0 and variance 1; the user works in the user's own units. Shifts start at 0 and scales at
-    1. Shifts and scales of positive outputs are those of their logarithms.
-
-    Args:
-        in_size: Number of input columns.
-        out_size: Number of outputs of the network.
-        x_names: Names of the input columns; `x0`, `x1`, ... where not given.
-        y_names: Names of the output columns; `y0`, `y1`, ... where not given.
+    All is taken from the training tasks and kept with the model. Arguments are those of `Units`.
 
     Attributes:
-        x_names: Names of the input columns.
-        y_names: Names of the output columns.
         task_name: Name of the column that told the training tasks apart; None where there was none.
         ranges: The smallest and the largest values of all columns in training; None where these are not known.
-        positive: Whether outputs are positive numbers, whose logarithms the model works with.
         encodings: How the columns of the user's tables became these numbers; None where numbers were given.
     """
 
-    x_shift: Tensor
-    x_scale: Tensor
-    y_shift: Tensor
-    y_scale: Tensor
-
     def __init__(self, in_size: int, out_size: int, x_names: Sequence[str] = (), y_names: Sequence[str] = ()):
-        super().__init__()
-        self.x_names = list(x_names) or [f"x{i}" for i in range(in_size)]
-        self.y_names = list(y_names) or [f"y{i}" for i in range(out_size)]
+        super().__init__(in_size, out_size, x_names, y_names)
         self.task_name: str | None = None
         self.ranges: Ranges | None = None
-        self.positive = False
         self.encodings: Encodings | None = None
-        self.register_buffer("x_shift", torch.zeros(in_size))
-        self.register_buffer("x_scale", torch.ones(in_size))
-        self.register_buffer("y_shift", torch.zeros(out_size))
-        self.register_buffer("y_scale", torch.ones(out_size))
-
-    def fit(self, x: Float[Tensor, "points x"], y: Float[Tensor, "points y"], *, include_y: bool = True) -> None:
-        """Take the mean and standard deviation of every column.
-
-        An input that is the same everywhere becomes 0; its scale is its own size.
-
-        Args:
-            x: Inputs of all points of all tasks.
-            y: Outputs of the same points.
-            include_y: Whether outputs are real values, which may be shifted and scaled.
-
-        Raises:
-            ValueError: If an output has the same value in every row, or values of a column are too large or too close
-                together for numbers of the model's precision.
-        """
-        for column, name in zip(y.T, self.y_names, strict=True):
-            if column.min() == column.max():
-                raise ValueError(
-                    f"column {name}: got the value {column[0].item():g} in every row, expected one that varies; "
-                    "a constant output teaches nothing"
-                )
-        self._set("x", self.x_names, x)
-        if include_y:
-            self.check_positive(y, "y")
-            self._set("y", self.y_names, y.log() if self.positive else y)
-
-    def _set(self, which: str, names: Sequence[str], values: Tensor) -> None:
-        shift, scale = getattr(self, f"{which}_shift"), getattr(self, f"{which}_scale")
-        mean, spread = values.mean(0).to(shift), values.std(0).to(scale)
-        constant = values.amin(0) == values.amax(0)
-        mean = torch.where(constant, values[0].to(shift), mean)
-        spread = torch.where(constant, torch.where(mean == 0, 1.0, mean.abs()).to(scale), spread)
-        held = torch.isfinite(mean) & torch.isfinite(spread) & (spread > 0)
-        for name, column, fine in zip(names, values.T, held.tolist(), strict=True):
-            if not fine:
-                raise ValueError(
-                    f"column {name}: got values from {column.min().item():g} to {column.max().item():g}, whose mean "
-                    f"and standard deviation {str(shift.dtype).removeprefix('torch.')} cannot hold, expected values in "
-                    "units in which they are not so large or so close together; change the unit of this column"
-                )
-        shift.copy_(mean)
-        scale.copy_(spread)
 
     @staticmethod
     def of(
@@ -132,20 +68,6 @@ class Columns(nn.Module):
         columns.positive = positive
         columns.fit(x, y)
         return columns
-
-    def take(self, other: "Columns", *, include_y: bool = True) -> None:
-        """Take over the shifts and scales of other columns; those of outputs only with `include_y`."""
-        self.x_shift.copy_(other.x_shift)
-        self.x_scale.copy_(other.x_scale)
-        if include_y:
-            self.y_shift.copy_(other.y_shift)
-            self.y_scale.copy_(other.y_scale)
-            self.positive = other.positive
-
-    def is_identity(self) -> bool:
-        """Whether the model sees the user's numbers unchanged."""
-        shifts = bool(self.x_shift.any()) or bool(self.y_shift.any())
-        return not shifts and bool((self.x_scale == 1).all()) and bool((self.y_scale == 1).all())
 
     def inputs(self, x: ArrayLike | Tensor, name: str = "x") -> Float[Tensor, "points x"]:
         """A user's inputs as checked numbers, in the user's units.
@@ -228,17 +150,6 @@ class Columns(nn.Module):
                 "correct or remove this row"
             )
 
-    def check_positive(self, y: Float[Tensor, "points y"], name: str, rows: Sequence[int] | None = None) -> None:
-        """Refuse outputs that are not positive, if outputs are positive numbers; arguments as for `check_size`."""
-        bad = (~(y > 0)).nonzero() if self.positive else []
-        if len(bad):
-            row, column = bad[0].tolist()
-            raise ValueError(
-                f"{name}: got {y[row, column].item():g} at row {row if rows is None else rows[row]}, column "
-                f"{self.y_names[column]!r}, expected positive numbers, whose logarithms the model works with; correct "
-                "or remove this row, or train without positive=True"
-            )
-
     def outside(self, x: ArrayLike | Tensor) -> Bool[Tensor, "points"]:
         """Which inputs lie outside the range of the training inputs. None does if that range is not known.
 
@@ -294,30 +205,3 @@ class Columns(nn.Module):
         if "ranges" in record:
             self.ranges = Ranges.of_record(record["ranges"], len(self.x_names), len(self.y_names))
         self.encodings = Encodings.of_record(record["encodings"], self.x_names) if "encodings" in record else None
-
-    def given_names(self, which: str) -> Sequence[str]:
-        """The names that the user gave to the columns "x" or "y"; empty if there are none but `x0`, `x1`, ..."""
-        names = self.x_names if which == "x" else self.y_names
-        return () if names == [f"{which}{i}" for i in range(len(names))] else names
-
-    def standardise_x(self, x: Float[Tensor, "*batch x"]) -> Float[Tensor, "*batch x"]:
-        """The user's inputs as the model sees them."""
-        return (x - self.x_shift) / self.x_scale
-
-    def standardise_y(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch y"]:
-        """The user's outputs as the model sees them."""
-        return ((y.log() if self.positive else y) - self.y_shift) / self.y_scale
-
-    def restore_x(self, x: Float[Tensor, "*batch x"]) -> Float[Tensor, "*batch x"]:
-        """Inputs in the user's units, in float64."""
-        return x.double() * self.x_scale + self.x_shift
-
-    def restore_y(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch y"]:
-        """Outputs in the user's units, in float64, so that a small variation about a large mean is not lost."""
-        values = y.double() * self.y_scale + self.y_shift
-        return values.exp() if self.positive else values
-
-    def log_slope(self, y: Float[Tensor, "*batch y"]) -> Float[Tensor, "*batch"]:
-        """How much higher the log-density of outputs is in the user's units, in float64, given them in the model's."""
-        slope = -self.y_scale.double().log().expand(y.shape)
-        return (slope - y.double() * self.y_scale - self.y_shift if self.positive else slope).sum(-1)

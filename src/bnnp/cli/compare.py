@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-import bnnp
 from bnnp import plots
 from bnnp.cli.messages import say
-from bnnp.cli.options import DATA, TRAINING, Decimal, Delimiter, Out, Quiet, Seed
+from bnnp.cli.options import DATA, TRAINING, Decimal, Delimiter, DropMissing, Out, Quiet, Seed, SkipSmall
 from bnnp.cli.reading import Reading
 from bnnp.cli.words import folder_for_results, print_files, print_table
+from bnnp.comparison.run import compare_tasks
 from bnnp.tasks.tables import write_table
 
 Table = Annotated[Path, typer.Argument(help="A long table, CSV, TSV, Excel or Parquet: one row per point.")]
@@ -28,6 +28,8 @@ def compare(
     task: Task,
     x: X,
     y: Y,
+    drop_missing: DropMissing = False,
+    skip_small: SkipSmall = False,
     delimiter: Delimiter = None,
     decimal: Decimal = None,
     folds: Folds = 4,
@@ -43,9 +45,10 @@ def compare(
 
     Example: bnnp compare trial.csv --task subject --x time --y conc --out comparison
     """
-    rows = Reading(delimiter, decimal).complete(table, [task], x, [y])
+    reading = Reading(delimiter, decimal, drop_missing, skip_small)
+    tasks = reading.tasks(table, task=task, x=x, y=[y], min_points=2 if skip_small else 1)
     with folder_for_results(out):
-        found = bnnp.compare(rows, task=task, x=x, y=y, folds=folds, minutes=minutes, progress=not quiet, seed=seed)
+        found = compare_tasks(tasks, folds=folds, minutes=minutes, progress=not quiet, seed=seed)
     print_table(found.table(), f"{table}, {found.per_task['task'].nunique()} data sets")
     for gain in found.differences().to_dict("records"):
         word = "is real" if gain["real"] else "may be chance"

@@ -133,14 +133,23 @@ def compare(
         Traceback (most recent call last):
         ValueError: folds: got 3 for 2 data sets, expected at most as many folds
     """
+    tasks = from_table(table, task=task, x=x, y=y, min_points=1)
+    return compare_tasks(tasks, folds=folds, minutes=minutes, progress=progress, seed=seed)
+
+
+def compare_tasks(tasks: Collection, *, folds: int, minutes: float, progress: bool, seed: int) -> Comparison:
+    """The comparison of `compare`, of data sets that were read before.
+
+    Raises:
+        ValueError: If an argument is out of range, outputs are not one column of numbers, or there are fewer data sets
+            than folds.
+    """
     check_count("folds", folds, "whole number of folds, as in 4")
     check_positive("minutes", minutes, "as in 10.0")
-    seed = as_integer(seed)
-    tasks = from_table(table, task=task, x=x, y=y, min_points=1)
-    if tasks.out_size != 1 or (tasks.encodings is not None and tasks.encodings.classes):
-        raise ValueError(f"y: got {y!r}, expected one column of numbers")
-    plan = Plan.drawn(tasks, folds, CONTEXTS, seed)
-    return compared(tasks, plan, METHODS, minutes=minutes, progress=progress, seed=seed)
+    if tasks.out_size != 1 or tasks.has_labels:
+        raise ValueError(f"y: got {', '.join(tasks.y_names)}, expected one column of numbers")
+    plan = Plan.drawn(tasks, folds, CONTEXTS, as_integer(seed))
+    return compared(tasks, plan, METHODS, minutes=minutes, progress=progress, seed=as_integer(seed))
 
 
 def compared(

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bnnp._core.arrays import as_columns
-from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, as_integer
 from bnnp._core.shapes import Float, Tensor
-from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.evaluation.one_gaussian import as_prediction
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.exact import ExactPredictive
 
@@ -80,11 +79,9 @@ class OraclePosterior:
         """The exact predictions at new inputs (points, in)."""
         inputs = as_columns(x, "x")
         exact = self.source.oracle(self.x, self.y, inputs)
-        means, variances = exact.mean.unsqueeze(0), exact.covariance.diagonal().clamp(min=0).view(1, -1, 1)
-        likelihood, units = Gaussian(exact.noise, learnable=False), Columns(inputs.shape[1], 1)
-        noise = means.new_full(means.shape[1:], exact.noise)
+        variance = exact.covariance.diagonal().clamp(min=0).unsqueeze(1)
         components = _ExactGaussian(exact, self.num_samples, self.seed)
-        return MixturePredictive(means, variances, noise, components, likelihood, units).at(inputs)
+        return as_prediction(inputs, exact.mean, variance, exact.noise, components)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from typing import Any, Protocol
 import torch
 
 from bnnp._core.arrays import as_columns
-from bnnp._core.columns import Columns
 from bnnp._core.random import Seed, as_generator, normal
 from bnnp._core.shapes import Float, Tensor
-from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.evaluation.one_gaussian import as_prediction
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.task import Task, stacked
 
@@ -57,9 +56,7 @@ class SimplePosterior:
         """A Gaussian at every new point."""
         inputs = as_columns(x, "x")
         mean, variance = self.method.moments(self.x, self.y, inputs)
-        columns, noise = Columns(inputs.shape[1], mean.shape[1]).double(), torch.zeros_like(mean)
-        components = _Independent(mean, variance, self.num_samples, self.seed)
-        return MixturePredictive(mean[None], variance[None], noise, components, Gaussian(1.0), columns).at(inputs)
+        return as_prediction(inputs, mean, variance, 0.0, _Independent(mean, variance, self.num_samples, self.seed))
 
 
 @dataclass(frozen=True, eq=False)

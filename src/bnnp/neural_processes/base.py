@@ -1,12 +1,13 @@
 """What all neural processes share: no prior over weights, a network that reads contexts, one that predicts."""
 
 import abc
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
 from numpy.typing import ArrayLike
 
-from bnnp._core.checks import check_samples
+from bnnp._core.checks import check_samples, check_sizes
 from bnnp._core.random import Seed, as_integer
 from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood, checked_likelihood
@@ -25,18 +26,22 @@ class NeuralProcess(MetaLearner):
     Args:
         in_size: Number of input columns.
         out_size: Number of outputs (for `Categorical`, the number of classes).
+        hidden: Units of the hidden layers; at least one.
+        activation: Name of the nonlinearity.
         likelihood: By default a Gaussian whose mean and noise are predicted for every point, without a floor. With
             `bnnp.Gaussian(0.1)` there is one learned noise, as in the paper; `Bernoulli` and `Categorical` work too.
 
     Raises:
-        ValueError: If a size is not positive, or the likelihood has a noise that varies with the inputs.
+        ValueError: If a size is not positive, `hidden` is empty, or the noise of the likelihood varies with the inputs.
 
     Example:
         >>> issubclass(bnnp.neural_processes.CNP, bnnp.neural_processes.NeuralProcess)
         True
     """
 
-    def __init__(self, in_size: int, out_size: int, likelihood: Likelihood | None):
+    def __init__(
+        self, in_size: int, out_size: int, hidden: Sequence[int], activation: str, likelihood: Likelihood | None
+    ):
         likelihood = HeteroscedasticGaussian() if likelihood is None else checked_likelihood(likelihood)
         if isinstance(likelihood, Gaussian) and likelihood.varies:
             raise ValueError(
@@ -45,6 +50,10 @@ class NeuralProcess(MetaLearner):
             )
         super().__init__(in_size, out_size, likelihood)
         self.numbers = self.likelihood.outputs_per_target * out_size
+        widths = check_sizes("hidden", hidden)
+        if not widths:
+            raise ValueError(f"hidden: got {hidden}, expected at least one layer, as in (128, 128)")
+        self._config = {"in_size": in_size, "out_size": out_size, "hidden": list(widths), "activation": activation}
 
     @property
     def weight_prior(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self
 
 import torch
 
-from bnnp._core.checks import check_dtype, check_sizes
+from bnnp._core.checks import check_dtype
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference_nets.pointwise import PointEncoder
@@ -40,14 +40,25 @@ class ConditionalProcess(NeuralProcess):
     Args:
         in_size: Number of input columns.
         out_size: Number of outputs (for `Categorical`, the number of classes).
+        hidden: Units of the hidden layers; at least one.
+        activation: Name of the nonlinearity.
         likelihood: See `NeuralProcess`.
         autoregressive: Whether `condition` draws functions point by point, see `AutoregressivePosterior`. Training is
             the same.
     """
 
-    def __init__(self, in_size: int, out_size: int, likelihood: Likelihood | None, autoregressive: bool):
-        super().__init__(in_size, out_size, likelihood)
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        hidden: Sequence[int],
+        activation: str,
+        likelihood: Likelihood | None,
+        autoregressive: bool,
+    ):
+        super().__init__(in_size, out_size, hidden, activation, likelihood)
         self.autoregressive = autoregressive
+        self._config["autoregressive"] = autoregressive
 
     @abc.abstractmethod
     def represent(self, context: TaskBatch) -> Any:
@@ -144,21 +155,11 @@ class CNP(ConditionalProcess):
         dtype: torch.dtype = torch.float32,
         seed: Seed = 0,
     ):
-        super().__init__(in_size, out_size, likelihood, autoregressive)
-        generator = as_generator(seed)
-        if not hidden:
-            raise ValueError(f"hidden: got {hidden}, expected at least one layer")
-        hidden = check_sizes("hidden", hidden)
-        width = hidden[-1]
+        super().__init__(in_size, out_size, hidden, activation, likelihood, autoregressive)
+        hidden = self._config["hidden"]
+        generator, width = as_generator(seed), hidden[-1]
         self.encoder = PointEncoder(in_size + out_size, width, hidden, activation, generator)
         self.decoder = PointEncoder(width + in_size, self.numbers, hidden, activation, generator)
-        self._config = {
-            "in_size": in_size,
-            "out_size": out_size,
-            "hidden": list(hidden),
-            "activation": activation,
-            "autoregressive": autoregressive,
-        }
         self.to(check_dtype(dtype))
 
     def represent(self, context: TaskBatch) -> Float[Tensor, "tasks width"]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from bnnp._core.checks import check_dtype, check_sizes
+from bnnp._core.checks import check_dtype
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference_nets.pointwise import PointEncoder
@@ -22,6 +22,8 @@ from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
 
+HIDDEN = (128, 128)
+"""Units of the hidden layers, unless chosen."""
 HEADS = 4
 
 
@@ -69,7 +71,7 @@ class LatentProcess(NeuralProcess):
         self,
         in_size: int,
         out_size: int,
-        hidden: Sequence[int] = (128, 128),
+        hidden: Sequence[int] = HIDDEN,
         activation: str = "silu",
         likelihood: Likelihood | None = None,
         *,
@@ -78,10 +80,10 @@ class LatentProcess(NeuralProcess):
         dtype: torch.dtype = torch.float32,
         seed: Seed = 0,
     ):
-        super().__init__(in_size, out_size, likelihood)
-        hidden = check_sizes("hidden", hidden)
-        if latent_size < 1 or not hidden:
-            raise ValueError(f"hidden, latent_size: got {hidden}, {latent_size}, expected layers and a positive number")
+        super().__init__(in_size, out_size, hidden, activation, likelihood)
+        hidden = self._config["hidden"]
+        if latent_size < 1:
+            raise ValueError(f"latent_size: got {latent_size}, expected a positive whole number, as in 64")
         self.heads = self._checked_heads(heads)
         generator, seen = as_generator(seed), in_size + out_size
         self.aggregation = self.aggregation_kind(seen, latent_size, hidden, activation, generator)
@@ -90,8 +92,7 @@ class LatentProcess(NeuralProcess):
             self.path = DeterministicPath(in_size, seen, hidden, self.heads, activation, generator)
         width = latent_size + in_size + (0 if self.path is None else hidden[-1])
         self.decoder = PointEncoder(width, self.numbers, hidden, activation, generator)
-        sizes = {"in_size": in_size, "out_size": out_size, "hidden": list(hidden)}
-        self._config = {**sizes, "activation": activation, "latent_size": latent_size}
+        self._config["latent_size"] = latent_size
         if self.heads is not None:
             self._config["heads"] = self.heads
         self.to(check_dtype(dtype))

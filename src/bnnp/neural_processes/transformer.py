@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from bnnp._core.checks import check_dtype, check_sizes
+from bnnp._core.checks import check_dtype
 from bnnp._core.random import Seed, as_generator
 from bnnp._core.shapes import Bool, Float, Tensor
 from bnnp.inference_nets.pointwise import PointEncoder
@@ -70,9 +70,10 @@ class TNP(ConditionalProcess):
     ):
         if autoregressive is not None and autoregressive < self.target_by_target:
             raise ValueError("autoregressive: got False, expected True for an ARTNP; use TNP")
-        super().__init__(in_size, out_size, likelihood, self.target_by_target or bool(autoregressive))
+        by_target = self.target_by_target or bool(autoregressive)
+        super().__init__(in_size, out_size, hidden, activation, likelihood, by_target)
+        hidden = self._config["hidden"]
         generator = as_generator(seed)
-        hidden = check_sizes("hidden", hidden)
         if len(set(hidden)) != 1:
             raise ValueError(f"hidden: got {tuple(hidden)}, expected equal widths, one per block, as in (64, 64, 64)")
         width = hidden[0]
@@ -82,14 +83,7 @@ class TNP(ConditionalProcess):
         self.norm = nn.LayerNorm(width)
         self.head = PointEncoder(width, self.numbers, (width,), activation, generator)
         self.width, self.heads = width, heads
-        self._config = {
-            "in_size": in_size,
-            "out_size": out_size,
-            "hidden": list(hidden),
-            "activation": activation,
-            "heads": heads,
-            "autoregressive": self.autoregressive,
-        }
+        self._config["heads"] = heads
         self.to(check_dtype(dtype))
 
     def represent(self, context: TaskBatch) -> Tokens:

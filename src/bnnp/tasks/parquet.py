@@ -15,6 +15,7 @@ from bnnp._core.columns import Columns
 from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Tensor
 from bnnp._core.show import Shown, listed
+from bnnp.tasks.named import NamedColumns
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task
 
@@ -24,7 +25,7 @@ GROUPS = 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ParquetTasks(Shown, TaskSource):
+class ParquetTasks(Shown, NamedColumns, TaskSource):
     """Data sets in a Parquet file of any size, the rows of each together. Made by `from_parquet(..., task=...)`.
 
     A draw takes a few blocks of rows (the file's row groups) at random, and tasks at random from each: every task is as
@@ -58,14 +59,6 @@ class ParquetTasks(Shown, TaskSource):
 
     def __len__(self) -> int:
         return len(self.scan.starts) - 1
-
-    @property
-    def in_size(self) -> int:
-        return len(self.x_names)
-
-    @property
-    def out_size(self) -> int:
-        return len(self.y_names)
 
     @property
     def columns(self) -> Columns:

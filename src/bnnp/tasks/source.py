@@ -16,6 +16,7 @@ from bnnp._core.encodings import Encodings
 from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Tensor
 from bnnp._core.show import Shown, listed, span
+from bnnp.tasks.named import NamedColumns
 from bnnp.tasks.task import Split, Task, stacked
 
 TASKS_FOR_RANGES = 32
@@ -90,7 +91,7 @@ class Functions(TaskSource):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Collection(Shown, TaskSource):
+class Collection(Shown, NamedColumns, TaskSource):
     """A finite number of data sets. Made by `from_arrays`, `from_table` and the functions for the paper's data.
 
     Attributes:
@@ -135,16 +136,6 @@ class Collection(Shown, TaskSource):
 
     def __getitem__(self, index: int) -> Task:
         return self.tasks[index]
-
-    @property
-    def in_size(self) -> int:
-        """Number of input columns."""
-        return len(self.x_names)
-
-    @property
-    def out_size(self) -> int:
-        """Number of output columns."""
-        return len(self.y_names)
 
     @property
     def has_labels(self) -> bool:
