@@ -63,11 +63,11 @@ def measured(sizes: tuple[int, ...], repeats: int, minutes: float, num_new: int)
 
 def drawn(table: pd.DataFrame) -> Figure:
     """Error and coverage against the number of data sets, a line for each number of known points."""
-    figure = Figure(figsize=(9.2, 3.8), layout="constrained")
+    figure = Figure(figsize=(10.4, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     for index, known in enumerate(KNOWN):
         rows = table[table["known"] == known].groupby("data sets")[["rmse", "within"]]
-        mean, low, high = rows.mean(), rows.min(), rows.max()
+        mean, low, high = (pd.DataFrame(part) for part in (rows.mean(), rows.min(), rows.max()))
         for axes, name in ((left, "rmse"), (right, "within")):
             axes.plot(mean.index, mean[name], "o-", color=f"C{index}", ms=4, label=f"{known} known points")
             axes.fill_between(mean.index, low[name], high[name], color=f"C{index}", alpha=0.15, lw=0)
@@ -81,7 +81,7 @@ def drawn(table: pd.DataFrame) -> Figure:
         axes.set(xscale="log", xlabel="data sets to learn from")
         axes.set_xticks(sorted(set(table["data sets"])), [str(n) for n in sorted(set(table["data sets"]))])
         axes.minorticks_off()
-    left.legend(fontsize=8)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize=8)
     return figure
 
 
