@@ -27,13 +27,18 @@ def subject(name: str, generator: np.random.Generator) -> pd.DataFrame:
     return table.loc[generator.random(len(table)) > 0.1]
 
 
-def main(folder: Path) -> pd.DataFrame:
+def write_tables(folder: Path) -> None:
+    """The tables of 12 subjects, and of the known and the wanted points of another one."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
     pd.concat([subject(f"S{i:02d}", generator) for i in range(12)]).to_csv(folder / "trial.csv", index=False)
     left_out = subject("new", generator)
     left_out.iloc[::3].to_csv(folder / "known.csv", index=False)
     left_out.drop(left_out.index[::3]).to_csv(folder / "wanted.csv", index=False)
+
+
+def main(folder: Path) -> pd.DataFrame:
+    write_tables(folder)
     bnnp = Path(sys.executable).with_name("bnnp")
     columns = ["--task", "subject", "--x", "time", "--y", "conc"]
     train = [bnnp, "train", folder / "trial.csv", *columns, "--out", folder / "model"]

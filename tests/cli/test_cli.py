@@ -335,4 +335,5 @@ GROUPS = {
     "experiment": ["Runs", OUTPUT],
     "bench": ["Measurement", OUTPUT],
     "info": [],
+    "card": ["Data", OUTPUT],
 }

@@ -48,6 +48,7 @@ GOOD = {
     "experiment": ["posterior_quality", "--scale", "smoke", "--only", "no run at all", "--quiet"],
     "bench": ["--setting", "a", "--repeats", "1", "--quiet"],
     "info": ["{model}"],
+    "card": ["{model}"],
 }
 """A command of every verb, to which one bad option is added."""
 OUT = {
@@ -57,6 +58,7 @@ OUT = {
     "compare": "out",
     "evaluate": "out.json",
     "bench": "out.json",
+    "card": "out.md",
 }
 FOLDERS = ("demo", "train", "experiment", "compare")
 """Verbs that write a folder."""

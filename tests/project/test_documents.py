@@ -5,6 +5,7 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -14,21 +15,56 @@ def fenced(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.S)
 
 
-def test_the_three_lines_of_the_readme_predict_a_table(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def write_small_trial(folder: Path) -> None:
+    """Tables of the names and columns that README and the first page read, small enough to learn from in a moment."""
+    (folder / "trial").mkdir()
     rows = [f"{who},{time},{who + time / (1 + time)}" for who in range(3) for time in range(5)]
-    (tmp_path / "trial.csv").write_text("\n".join(["subject,time,conc", *rows]))
+    for name, some in {"trial": rows, "known": ["new,1,1.5", "new,3,1.75"], "wanted": ["new,2,0", "new,4,0"]}.items():
+        (folder / "trial" / f"{name}.csv").write_text("\n".join(["subject,time,conc", *some]))
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/get_started.md"])
+def test_the_three_lines_predict_a_new_subject(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_small_trial(tmp_path)
     names: dict = {}
-    exec(compile(fenced((ROOT / "README.md").read_text(), "python")[0], "README.md", "exec"), names)
+    exec(compile(fenced((ROOT / document).read_text(), "python")[0], document, "exec"), names)
     frame = names["frame"]
-    assert list(frame) == ["subject", "time", "mean", "std", "q05", "q50", "q95", "from_prior", "outside_training"]
-    assert (frame["mean"] - names["df"]["conc"]).abs().max() < 0.5
+    assert list(frame) == ["subject", "time", "mean", "std", "q05", "q95", "from_prior", "outside_training"]
+    assert (frame["mean"] - [1.67, 1.8]).abs().max() < 0.5
+    assert not frame["from_prior"].any()
+
+
+@pytest.mark.slow
+def test_the_three_lines_print_what_the_readme_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import trial  # pyright: ignore[reportMissingImports]
+
+    trial.write_tables(tmp_path / "trial")
+    readme = (ROOT / "README.md").read_text()
+    names: dict = {}
+    exec(compile(fenced(readme, "python")[0], "README.md", "exec"), names)
+    said = fenced(readme.split("\nprints\n", 1)[1], "")[0].strip().splitlines()
+    assert said[0].split() == list(names["frame"])
+    numbers = [[float(cell) for cell in line.split()[1:6]] for line in said[1:]]
+    assert names["frame"].iloc[:, 1:6].to_numpy() == pytest.approx(np.array(numbers), abs=0.5)
+
+
+@pytest.mark.parametrize("page", ["learned_prior", "trust", "new_subjects"])
+def test_the_examples_of_pages_for_users_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = fenced((ROOT / "docs" / f"{page}.md").read_text(), "python")
+    assert blocks
+    for code in blocks:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(code, f"{page}.md", "exec"), {})
 
 
 def test_the_readme_example_prints_what_the_readme_says():
     readme = (ROOT / "README.md").read_text()
     _, code = fenced(readme, "python")
-    said = fenced(readme.split("\nprints\n", 1)[1], "")[0]
+    said = fenced(readme.split("\nprints\n", 2)[2], "")[0]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
@@ -97,6 +133,8 @@ def test_the_examples_of_other_inference_run():
         "docs/inference.md",
         *(f"docs/notes/{path.name}" for path in sorted((ROOT / "docs" / "notes").glob("*.md"))),
         "docs/app.md",
+        *(f"docs/{page}.md" for page in ("get_started", "how_many", "learned_prior", "trust", "columns", "models")),
+        *(f"docs/{page}.md" for page in ("new_subjects", "coming_from", "tutorials", "faq", "paper", "glossary")),
     ],
 )
 def test_files_that_documents_name_exist(document):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import bnnp
+from bnnp.cli.card import card
 from bnnp.cli.compare import compare
 from bnnp.cli.evaluate import evaluate
 from bnnp.cli.experiment import experiment
@@ -20,7 +21,7 @@ from bnnp.cli.train import train
 
 MISUSE = 2
 DEBUG = "--debug"
-VERBS = (demo, train, predict, infer, evaluate, compare, sample, show_page, experiment, bench, info)
+VERBS = (demo, train, predict, infer, evaluate, compare, sample, show_page, experiment, bench, info, card)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 for verb in VERBS:
