@@ -6,6 +6,7 @@ import torch
 
 import bnnp
 from bnnp._core.random import child
+from bnnp.models import many
 from support.models import MEMBERS, Member
 
 SIZES = (0, 1, 3, 6, 2, 6)
@@ -49,6 +50,37 @@ def test_no_bit_depends_on_the_other_data_sets_or_on_threads(hidden, threads):
             assert bits(posts.predict([wanted[i] for i in some])) == [whole[i] for i in some]
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("points", "wanted"), [(0, 7), (3, 1), (9, 2), (10, 10), (60, 4)])
+def test_no_bit_depends_on_the_place_in_a_batch(points, wanted):
+    model, random = bnnp.BNNP(1, 1, hidden=(8, 8), seed=0), np.random.default_rng(points)
+    tasks = [(random.normal(size=points), random.normal(size=points)) for _ in range(5)]
+    x_new = [random.normal(size=wanted) for _ in tasks]
+    whole = bits(model.condition_many(tasks, num_samples=6).predict(x_new))
+    for some in ([3], [4, 3, 2, 1, 0], [1, 0, 3]):
+        posts = model.condition_many([tasks[i] for i in some], num_samples=6)
+        assert bits(posts.predict([x_new[i] for i in some])) == [whole[i] for i in some]
+
+
+def test_a_data_set_that_is_not_solved_for_in_a_batch_goes_by_itself(monkeypatch):
+    member = MEMBERS[0]
+    model, tasks = member.build(), [member.task(3, seed) for seed in range(3)]
+    pairs, x_new = [(task.x.numpy(), task.y.numpy()) for task in tasks], [np.zeros((2, 3))] * 3
+    whole = model.condition_many(pairs, num_samples=4).predict(x_new)
+    of_batch, sizes = many.moments, []
+
+    def refusing(model, priors, noise, some, inputs):
+        sizes.append(len(some))
+        if any(torch.equal(task.x.sort(0).values, tasks[1].x.sort(0).values) for task in some):
+            raise bnnp.FactorisationError("not positive definite", 0)
+        return of_batch(model, priors, noise, some, inputs)
+
+    monkeypatch.setattr(many, "moments", refusing)
+    found = model.condition_many(pairs, num_samples=4).predict(x_new)
+    assert sizes == [3, 1, 1, 1]
+    assert bits(found[::2]) == bits(whole[::2])
+    np.testing.assert_allclose(found[1].mean, whole[1].mean, rtol=1e-9, atol=1e-9)
 
 
 def test_as_many_samples_as_each_needs():

@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
+import torch
+
 from bnnp._core.shapes import Bool, Float, Tensor
 from bnnp.networks.base import AnyNetwork, advance
 from bnnp.numerics.gaussian import NaturalParameters, UnitPrior
@@ -97,6 +99,7 @@ def through_layers(
     *,
     mask: Bool[Tensor, "tasks points"] | None = None,
     count: int | None = None,
+    apart: bool = False,
 ) -> Turn:
     """Go through the layers of a network, each updated given the weights of those before.
 
@@ -107,6 +110,7 @@ def through_layers(
         update: How a layer is updated.
         mask: Which points are present, for networks whose points see each other.
         count: How many layers to go through; all of them by default.
+        apart: Whether to make products task by task, so that no bit of a task depends on its place in the batch.
 
     Returns:
         The turn of the layer after them, with the results for all layers before.
@@ -123,9 +127,15 @@ def through_layers(
         except FactorisationError as error:
             message = f"layer {index + 1}, task {error.task} of the batch: {error}"
             raise FactorisationError(message, error.task) from None
-        outputs = turn.features @ new.weights
+        outputs = _outputs_apart(turn.features, new.weights) if apart else turn.features @ new.weights
         turn = Turn(index + 1, prior, outputs, advance(program, outputs), (*turn.done, new))
     return turn
+
+
+def _outputs_apart(features: Tensor, weights: Tensor) -> Float[Tensor, "tasks _samples points _out"]:
+    """Products of copies: the last bits of a product of small matrices depend on where in memory they begin."""
+    both = zip(features.split(1), weights.split(1), strict=True)
+    return torch.cat([here.clone() @ w.clone() for here, w in both])
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The posteriors of many data sets, with the same bits whatever else is predicted beside them.
 
-A data set goes through the layers by itself, with its samples on the leading axis: with several data sets on it, the
-last bits of some results depend on its place among them. What all data sets share is made once: the draws,
-and the priors of all layers with their covariances. Data sets run side by side in as many threads as torch has.
+Data sets with as many known and as many wanted points go through the layers side by side (`batches.py`), where the
+number of samples is given and layers and units are independent; others by themselves. What all data sets share is made
+once: the draws, and the priors of all layers with their covariances.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.shapes import Float, Tensor
 from bnnp._core.threads import one_thread_each
 from bnnp.models import enough
+from bnnp.models.alone import Alone
+from bnnp.models.batches import batch_size, can_batch, moments
 from bnnp.models.draws import SAMPLES_AT_ONCE, Draws, in_canonical_order
 from bnnp.models.posterior import WeightPosterior
 from bnnp.numerics.gaussian import CAREFUL, UnitPrior, UpdateNoise
+from bnnp.numerics.health import FactorisationError
 from bnnp.numerics.last_layer import LastLayer, condition_last_layer
 from bnnp.prediction.base import Predictive
-from bnnp.prediction.mixture import Components, MixturePredictive
+from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.task import Task, TaskBatch
 
 if TYPE_CHECKING:
@@ -88,10 +92,18 @@ class WeightPosteriors(Sequence[WeightPosterior]):
         if inputs:
             self.model.columns.warn_outside(torch.cat(inputs))
         conditioned = Conditioned(self.model, self.seed)
-        work = conditioned.with_samples(self.num_samples)
-        order = sorted(range(len(self)), key=lambda i: len(self.tasks[i]))  # so that the draws of a size are made once
-        found = one_thread_each(lambda i: work(self.tasks[i], inputs[i]), order)
-        return [prediction for _, prediction in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
+        alone = conditioned.with_samples(self.num_samples)
+        sizes = [(len(task), len(new)) for task, new in zip(self.tasks, inputs, strict=True)]
+        batches = conditioned.batches(sizes, self.num_samples)
+
+        def work(batch: list[int]) -> list[Predictive]:
+            some, new = [self.tasks[i] for i in batch], [inputs[i] for i in batch]
+            if len(some) > 1 or conditioned.side_by_side(self.num_samples):
+                return conditioned.together(some, new, self.num_samples or 0)
+            return [alone(some[0], new[0])]
+
+        found = [one for some in one_thread_each(work, batches) for one in some]
+        return [found[place] for place in np.argsort([i for batch in batches for i in batch])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +117,45 @@ class Conditioned:
 
     model: AmortisedModel
     seed: int
+
+    def side_by_side(self, num_samples: int | None) -> bool:
+        """Whether data sets of one size go side by side."""
+        return num_samples is not None and can_batch(self.model)
+
+    def batches(self, sizes: Sequence[tuple[int, int]], num_samples: int | None) -> list[list[int]]:
+        """The numbers of the data sets that go side by side.
+
+        Args:
+            sizes: Known and wanted points of every data set.
+            num_samples: Weight samples; as many as each data set needs if None.
+        """
+        order = sorted(range(len(sizes)), key=lambda i: sizes[i])  # so that the draws of a size are made once
+        most = batch_size(self.model, num_samples) if num_samples and self.side_by_side(num_samples) else 1
+        found: list[list[int]] = []
+        for i in order:
+            if not found or len(found[-1]) == most or sizes[found[-1][0]] != sizes[i]:
+                found.append([])
+            found[-1].append(i)
+        return found
+
+    def together(self, tasks: Sequence[Task], inputs: Sequence[Tensor], samples: int) -> list[Predictive]:
+        """Predictions of data sets of one size. What cannot be solved for side by side is predicted by itself."""
+        if samples * self.model.numbers_per_sample(len(tasks[0])) > SAMPLES_AT_ONCE:
+            return [self._at(task, new, samples) for task, new in zip(tasks, inputs, strict=True)]
+        model, prepared = self.model, [self._prepared(new) for new in inputs]
+        try:
+            found = moments(model, self._priors, self._noise(samples, len(tasks[0])), tasks, prepared)
+        except FactorisationError:
+            if len(tasks) == 1:
+                return [self._at(tasks[0], inputs[0], samples)]
+            apart = (self.together([task], [new], samples) for task, new in zip(tasks, inputs, strict=True))
+            return [one for some in apart for one in some]
+        predictions: list[Predictive] = []
+        for task, new, x, one in zip(tasks, inputs, prepared, found, strict=True):
+            alone = Alone(model, task, x, samples, self.seed)
+            whole = MixturePredictive(one.means, one.variances, one.noise, alone, model.likelihood, model.columns)
+            predictions.append(whole.at(new))
+        return predictions
 
     def with_samples(self, num_samples: int | None) -> Callable[[Task, Tensor], Predictive]:
         """A function from a data set and new inputs, in the user's units, to a prediction.
@@ -200,42 +251,6 @@ class Given:
         alone = Alone(model, self.task, x, self.samples, self.by.seed)
         noise = model.noise_at(x).to(CAREFUL)
         return MixturePredictive(means, variances, noise, alone, model.likelihood, model.columns)
-
-
-@dataclass(frozen=True)
-class Alone(Components):
-    """The Gaussians over functions of one data set, which is conditioned by itself when they are asked for.
-
-    Attributes:
-        model: The model.
-        task: The data set.
-        x: Prepared inputs.
-        samples: Weight samples.
-        seed: The seed of the draws.
-    """
-
-    model: AmortisedModel
-    task: Task
-    x: Float[Tensor, "points x"]
-    samples: int
-    seed: int
-
-    @cached_property
-    def _components(self) -> Components:
-        post = self.model.condition(self.task.x, self.task.y, num_samples=self.samples, seed=self.seed)
-        return post.mixture_at(self.x).components
-
-    @property
-    def exact(self) -> bool:
-        return self.model.network.num_layers == 1
-
-    def functions(self) -> Float[Tensor, "samples points out"]:
-        return self._components.functions()
-
-    def log_density(
-        self, y: Float[Tensor, "points out"], noise: Float[Tensor, "points out"], *, together: bool
-    ) -> Float[Tensor, "samples _groups"]:
-        return self._components.log_density(y, noise, together=together)
 
 
 def checked_tasks(model: AmortisedModel, tasks: Sequence[tuple[Any, Any]]) -> list[Task]:
