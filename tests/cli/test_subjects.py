@@ -47,6 +47,13 @@ def test_names_stay_as_they_are_written(predict, model, tmp_path):
     np.testing.assert_allclose(table["level_mean"].astype(float), means)
 
 
+def test_a_context_without_rows_is_an_error(predict, tmp_path):
+    code, _, err = predict("subject,hour,level\n", "subject,hour\n13,6\n")
+    assert code == 2
+    assert "known.csv: got no known point, expected at least one row; bnnp sample MODEL --at" in err
+    assert not (tmp_path / "p.csv").exists()
+
+
 def test_a_figure_of_all_subjects_may_be_had(predict, tmp_path):
     wanted = "subject,hour\n13,6\nnew,6\n"
     code, out, err = predict(KNOWN, wanted, "--plot", tmp_path / "subjects.svg")

@@ -125,6 +125,19 @@ TABLE: list[tuple[str, Door, dict[str, list[Any]]]] = [
         },
     ),
     (
+        "learn",
+        lambda **choice: bnnp.learn(**{"model": model(), "tasks": tasks(), "progress": False, **choice}),
+        {
+            "model": [None, "zoo:sawtooth", 3, [], [None]],
+            "tasks": [None, [], [(X, Y)], "sawtooth"],
+            "minutes": POSITIVE,
+            "context_share": [1.5, -0.1, (0.5, 0.1), math.nan, "half", None],
+            "folder": [3],
+            "progress": FLAGS,
+            "seed": SEEDS,
+        },
+    ),
+    (
         "FitSettings",
         bnnp.FitSettings,
         {

@@ -37,7 +37,7 @@ FILES: dict[str, tuple[str, bytes]] = {
 
 TABLES: dict[str, tuple[str, str]] = {
     "nowhere": ("nowhere", "there is no such file|does not exist"),
-    "folder": ("folder", "no such file|is a directory"),
+    "folder": ("folder", "this is a folder|is a directory"),
     "empty": ("empty", "empty file"),
     "binary": ("binary", "UTF-8|text"),
     "text": ("text", "'hour': got 'noon' at row 3"),

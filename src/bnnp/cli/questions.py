@@ -107,7 +107,12 @@ class Questions:
     def _report(self, column: str | None, points: int, context: Path, targets: Path, names: np.ndarray) -> None:
         without = [question.name for question in self.asked if len(question.x) == 0]
         used = sum(len(question.x) for question in self.asked)
-        if points and not used:
+        if not points:
+            raise ValueError(
+                f"{context}: got no known point, expected at least one row; bnnp sample MODEL --at {targets} draws "
+                "functions of the prior, which needs none"
+            )
+        if not used:
             raise ValueError(
                 f"column {column!r}: got {listed(without)} in {targets} and {listed(list(dict.fromkeys(names)))} in "
                 f"{context}, expected a name that is in both, as it is written"

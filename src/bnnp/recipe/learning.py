@@ -4,9 +4,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Generic
 
-from bnnp._core.checks import check_positive
+from bnnp._core.checks import check_flag, check_kind, check_positive
 from bnnp._core.random import Seed, as_integer
 from bnnp._core.show import Shown
 from bnnp.evaluation.scores import Scores
@@ -18,7 +19,7 @@ from bnnp.tasks.split import ContextSize, context_size
 from bnnp.tasks.task import Split
 from bnnp.training.fit import Trained
 from bnnp.training.history import History
-from bnnp.training.prepare import start_prior
+from bnnp.training.prepare import check_tasks, start_prior
 from bnnp.training.run import TrainingDiverged
 
 
@@ -81,12 +82,13 @@ def learn(
 ) -> Learned[Trained]:
     """Learn a model from tasks, and decide how much to train. The model is changed in place.
 
-    The prior starts where the tasks suggest in closed form (`bnnp.starts.Empirical`). From there first the features are
-    trained, with hidden weights at the means of their prior, then everything, each in rounds that are twice as long as
-    the one before. After each round the model predicts tasks that were left out. A round that does not help is undone
-    and ends this part of the training; so does the end of the time. A model of a finite number of tasks then learns
-    from all of them in the same way. With fewer than 48 tasks to learn from, only features are trained, and only those
-    of the first of several models. So the result is never worse, on tasks that were left out, than the start.
+    The prior starts where the tasks suggest in closed form (`bnnp.starts.Empirical`; `bnnp.starts.Warped` for units
+    "tanh" if the outputs are not Gaussian). From there first the features are trained, with hidden weights at the means
+    of their prior, then everything, each in rounds that are twice as long as the one before. After each round the
+    model predicts tasks that were left out. A round that does not help is undone and ends this part of the training;
+    so does the end of the time. A model of a finite number of tasks then learns from all of them in the same way. With
+    fewer than 48 tasks to learn from, only features are trained, and only those of the first of several models. So the
+    result is never worse, on tasks that were left out, than the start.
 
     Args:
         model: A model with a prior over weights; or several, as of networks with different activations, of which the
@@ -111,7 +113,14 @@ def learn(
         'The model stays where it started: 6 data sets are too few to judge training by.'
     """
     check_positive("minutes", minutes, "as in 10.0")
+    check_flag("progress", progress)
+    check_kind("folder", folder, (str, Path, NoneType), "the path of a folder, or None")
     models = list(model) if isinstance(model, Sequence) else [model]
+    if not models:
+        raise ValueError("model: got an empty sequence, expected a model or several")
+    for one in models:
+        check_kind("model", one, MetaLearner, "a model, as bnnp.BNNP(in_size=1, out_size=1), or several in a list")
+        check_tasks(one, tasks)
     size, number = context_size(context_share), as_integer(seed)
     known, left_out = divided(tasks, size, number)
     if not left_out:

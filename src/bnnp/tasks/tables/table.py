@@ -156,6 +156,7 @@ def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None 
 
     Raises:
         FileNotFoundError: If there is no such file.
+        IsADirectoryError: If it is a folder.
         ImportError: If the package that reads this kind of file is not installed.
         ValueError: If the file is not a table.
 
@@ -179,6 +180,8 @@ def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None 
     if not isinstance(table, str | os.PathLike):
         raise ValueError(f"table: got {type(table).__name__}, expected a data frame or the path of a file")
     path = Path(table)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: this is a folder, expected a file with a table")
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
     if path.suffix.lower() in TEXT:
