@@ -96,11 +96,6 @@ def test_without_subjects_all_points_are_one_data_set(predict, tmp_path):
     assert pd.read_csv(tmp_path / "p.csv")["from_prior"].tolist() == [False, False]
 
 
-def test_no_known_points_at_all_are_the_prior(predict, tmp_path):
-    assert predict("subject,hour,level\n", "subject,hour\na,6\n")[0] == 0
-    assert pd.read_csv(tmp_path / "p.csv")["from_prior"].tolist() == [True]
-
-
 def test_inputs_outside_the_training_range_are_marked(predict, tmp_path):
     code, _, err = predict(KNOWN, "subject,hour\nNA,24\nNA,30\nNA,-1\n")
     assert code == 0

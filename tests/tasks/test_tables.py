@@ -279,9 +279,10 @@ def test_bad_files_are_refused_by_name(name, content, message, tmp_path):
 
 
 def test_a_missing_file_or_a_folder_is_no_table(tmp_path):
-    for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(FileNotFoundError, match="there is no such file"):
-            from_table(path, task="subject", x="time", y="conc")
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        from_table(tmp_path / "none.csv", task="subject", x="time", y="conc")
+    with pytest.raises(IsADirectoryError, match="this is a folder, expected a file with a table"):
+        from_table(tmp_path, task="subject", x="time", y="conc")
 
 
 # --- standardisation -------------------------------------------------------------------------------------------------
