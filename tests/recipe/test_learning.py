@@ -90,13 +90,21 @@ def test_rounds_that_help_are_done_again_with_all_tasks(monkeypatch):
 
 
 def test_of_several_models_the_better_one_is_taken_after_a_round():
-    models = [bnnp.BNNP(1, 1, hidden=(4,), activation=name, seed=0) for name in ("tanh", "relu")]
+    models = [bnnp.BNNP(1, 1, hidden=(4,), activation=name, seed=0) for name in ("silu", "relu")]
     learned = bnnp.learn(models, lines(), progress=False)
     told = next(sentence for sentence in learned.decisions if "The network has" in sentence)
-    values = [float(told.split(f" with {name}")[0].split()[-1]) for name in ("tanh", "relu")]
+    values = [float(told.split(f" with {name}")[0].split()[-1]) for name in ("silu", "relu")]
     assert learned.model is models[int(np.argmax(values))]
     assert f"The network has {('tanh', 'relu')[int(np.argmax(values))]} units" in told
     assert models[int(np.argmin(values))].prior.is_standard()
+
+
+def test_bending_units_are_left_out_for_outputs_without_levels_unless_there_is_no_other_model():
+    tanh, relu, other = (bnnp.BNNP(1, 1, hidden=(4,), activation=name, seed=0) for name in ("tanh", "relu", "tanh"))
+    learned = bnnp.learn([tanh, relu], lines(), progress=False)
+    assert learned.model is relu
+    assert "The network with tanh units was not tried" in " ".join(learned.decisions)
+    assert bnnp.learn([tanh, other], lines(), progress=False).model is other
 
 
 def test_a_few_dozen_tasks_train_the_features_of_the_first_model_only(monkeypatch):

@@ -16,6 +16,7 @@ STARTED = {
     "warped": "The prior starts in closed form, with random functions that hidden units bend to levels or a floor.",
 }
 """What is said of each start."""
+NOT_BENT = "The network with tanh units was not tried: the outputs show no levels, floor or ceiling."
 
 
 @dataclass(frozen=True)

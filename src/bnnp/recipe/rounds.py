@@ -17,7 +17,7 @@ from bnnp.models.evidence import WeightModel
 from bnnp.numerics.health import FactorisationError
 from bnnp.objectives import PPAVI
 from bnnp.priors.starts import Warped
-from bnnp.recipe.candidate import Candidate, chosen, in_rounds
+from bnnp.recipe.candidate import NOT_BENT, Candidate, chosen, in_rounds
 from bnnp.recipe.judging import DIVISIONS, gain, scores_of
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize
@@ -74,30 +74,32 @@ class Rounds:
 
     def best(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: Sequence[Split]) -> Candidate:
         """Start each model and train it for a round; then train each part of the better one while rounds help."""
-        candidates, tried = [], models[:1] if _few(tasks) else models
+        candidates, tried, told = [], models[:1] if _few(tasks) else models, []
         for number, model in enumerate(tried):
-            now = self._started(number, model, tasks, left_out, alone=len(tried) == 1)
+            now = self._started(number, model, tasks, left_out, must=not candidates and number == len(tried) - 1)
             if now is None:
+                told.append(NOT_BENT)
                 continue
             candidates.append(self._advanced(now, tasks, left_out, limit=1) if len(tried) > 1 else now)
             if candidates[-1].interrupted:
                 break
         best = max(candidates, key=lambda candidate: candidate.scores["marginal_lppd"])
         if len(candidates) > 1:
-            best = replace(best, ended=(chosen(best, candidates), *best.ended))
+            told.append(chosen(best, candidates))
+        best = replace(best, ended=(*told, *best.ended))
         while not best.interrupted and best.parts:
             best = self._advanced(best, tasks, left_out)
         return best
 
     def _started(
-        self, number: int, model: MetaLearner, tasks: TaskSource, left_out: Sequence[Split], *, alone: bool
+        self, number: int, model: MetaLearner, tasks: TaskSource, left_out: Sequence[Split], *, must: bool
     ) -> Candidate | None:
-        """The candidate at its start; None if its units bend, the outputs are not bent, and there are other models."""
+        """The candidate at its start; None if its units bend, the outputs are not bent, and it need not be taken."""
         own = copy.deepcopy(model)
         start = "warped" if can_bend(own) else "empirical"
         self._start(own, tasks, start)
         if own.weight_prior is not None and own.weight_prior.is_standard() and start == "warped":
-            if not alone:
+            if not must:
                 return None
             start = "empirical"
             self._start(own, tasks, start)
