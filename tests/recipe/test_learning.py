@@ -58,7 +58,7 @@ def test_rounds_that_do_not_help_leave_the_start(monkeypatch):
 def helps(monkeypatch, *answers: bool) -> None:
     """Let the first rounds help or not, as told; later ones do not."""
     told = [*answers, False, False]
-    monkeypatch.setattr(rounds, "gain", lambda found, before: (1.0 if told.pop(0) else -1.0, 0.0))
+    monkeypatch.setattr(judging.LeftOut, "gain", lambda *_: (1.0 if told.pop(0) else -1.0, 0.0))
 
 
 def counted(monkeypatch) -> list[tuple[str, int, int]]:

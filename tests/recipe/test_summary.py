@@ -5,7 +5,7 @@ import numpy as np
 import bnnp
 from bnnp.evaluation.scores import evaluate
 from bnnp.likelihoods.gaussian import Gaussian
-from bnnp.recipe.judging import DIVISIONS, divided, without_contexts
+from bnnp.recipe.judging import divided
 from bnnp.recipe.learning import Judged
 from bnnp.recipe.summary import summary
 from bnnp.tasks.split import context_size
@@ -22,8 +22,8 @@ def test_data_noise_and_scores_are_told():
     model = bnnp.BNNP(1, 1, hidden=(4,), seed=0)
     bnnp.start_prior(model, tasks, "spread")
     known, left_out = divided(tasks, context_size((0.1, 0.5)), 0)
-    scores, population = evaluate(model, left_out), evaluate(model, without_contexts(left_out))
-    judged = Judged(model, known, left_out, population)
+    scores, population = evaluate(model, left_out.splits), evaluate(model, left_out.without_contexts())
+    judged = Judged(model, known, left_out.once(), population)
     learned = bnnp.Learned(model, bnnp.History(), [], scores, judged=judged)
     data, noise, density, calibration = summary(learned, tasks)
     assert data == f"Data: 24 data sets, {sum(len(task) for task in tasks.tasks)} points, 5 to 7 per data set."
@@ -38,11 +38,3 @@ def test_data_noise_and_scores_are_told():
 def test_without_left_out_tasks_nothing_is_said_of_predictions():
     learned = bnnp.Learned(bnnp.BNNP(1, 1, hidden=(4,)), bnnp.History())
     assert [line.split(":")[0] for line in summary(learned, waves(3))] == ["Data", "Noise (standard deviation)"]
-
-
-def test_points_to_predict_stay_the_same_without_contexts():
-    _, left_out = divided(waves(24), context_size((0.1, 0.5)), 0)
-    bare = without_contexts(left_out)
-    assert len(bare) == 6 * DIVISIONS
-    assert all(len(split.context) == 0 for split in bare)
-    assert all(split.target is same.target for split, same in zip(bare, left_out, strict=True))

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from bnnp.evaluation.scores import Scores
 from bnnp.models.base import MetaLearner
 from bnnp.priors.learnable import GaussianUnits
-from bnnp.recipe.judging import DIVISIONS
-from bnnp.tasks.task import Split
 from bnnp.training.history import History
 
 STARTED = {
@@ -59,13 +57,13 @@ class Candidate:
         """The same, with one part of the training less, and why it ended."""
         return replace(self, parts=self.parts[1:], ended=(*self.ended, ended))
 
-    def decisions(self, left_out: Sequence[Split]) -> list[str]:
-        """What was decided, in sentences."""
+    def decisions(self, left_out: int) -> list[str]:
+        """What was decided, in sentences, given how many tasks were left out."""
         now, before = self.scores["marginal_lppd"], self.first["marginal_lppd"]
         return [
             STARTED[self.start],
             *self.ended,
-            f"On {len(left_out) // DIVISIONS} data sets that it did not learn from, the log-density per point is "
+            f"On {left_out} data sets that it did not learn from, the log-density per point is "
             f"{now:.3f}; at the start it was {before:.3f}.",
         ]
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,18 +20,51 @@ LEAST_TASKS = 20
 """With fewer tasks there are none to judge training by."""
 LEFT_OUT = (0.25, 64)
 """The share of the tasks that is left out to judge training by, and the largest number of them."""
-DIVISIONS = 4
-"""How often each left-out task is divided into known and unknown points."""
+DIVISIONS, SPLITS = 4, 64
+"""How often each left-out task is divided into known and unknown points: the first number of times, or fewer so that
+there are at most as many divisions as the second, and each task at least once."""
 
 
-def divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSource, list[Split]]:
-    """Tasks to learn from, and divided tasks to judge by: fresh ones from a source, some of a collection."""
+@dataclass(frozen=True)
+class LeftOut:
+    """Tasks that were left out of the training.
+
+    Attributes:
+        splits: All divisions of the first task into known and unknown points, then those of the second, ...
+        count: The number of tasks.
+    """
+
+    splits: list[Split]
+    count: int
+
+    @classmethod
+    def of(cls, tasks: Sequence[Task], size: ContextSize, generator: torch.Generator) -> "LeftOut":
+        """Divide tasks at random."""
+        times = max(1, min(DIVISIONS, SPLITS // max(1, len(tasks))))
+        return cls([random_split(task, size, generator) for task in tasks for _ in range(times)], len(tasks))
+
+    def once(self) -> list[Split]:
+        """One division of each task."""
+        return self.splits[:: max(1, len(self.splits) // max(1, self.count))]
+
+    def without_contexts(self) -> list[Split]:
+        """The same points to predict, with none that are known."""
+        return [Split(split.context.take(torch.arange(0)), split.target) for split in self.splits]
+
+    def gain(self, found: Scores, before: Scores) -> tuple[float, float]:
+        """Mean gain in log-density per point, and its standard error over tasks."""
+        gains = (_densities(found) - _densities(before)).reshape(self.count, -1).mean(1)
+        return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5) if len(gains) > 1 else np.inf
+
+
+def divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSource, LeftOut]:
+    """Tasks to learn from, and tasks to judge by: fresh ones from a source, some of a collection."""
     generator = child(seed, 9)
     if not isinstance(tasks, Collection):
-        return tasks, _divisions(tasks.draw(LEFT_OUT[1], generator), size, generator)
+        return tasks, LeftOut.of(tasks.draw(LEFT_OUT[1], generator), size, generator)
     large = [task for task in range(len(tasks)) if len(tasks[task]) > 1]
     if len(tasks) < LEAST_TASKS or len(large) < 2:
-        return tasks, []
+        return tasks, LeftOut([], 0)
     chosen = set(
         np.array(large)[torch.randperm(len(large), generator=generator)].tolist()[
             : min(LEFT_OUT[1], int(LEFT_OUT[0] * len(large)))
@@ -39,18 +72,8 @@ def divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSource
     )
     rest = tuple(task for index, task in enumerate(tasks.tasks) if index not in chosen)
     columns = tasks.columns or Columns.of(*stacked(tasks.tasks), tasks.x_names, tasks.y_names, positive=tasks.positive)
-    return replace(tasks, tasks=rest, columns=columns), _divisions(
-        [tasks[index] for index in sorted(chosen)], size, generator
-    )
-
-
-def _divisions(tasks: Sequence[Task], size: ContextSize, generator: torch.Generator) -> list[Split]:
-    return [random_split(task, size, generator) for task in tasks for _ in range(DIVISIONS)]
-
-
-def without_contexts(divided: Sequence[Split]) -> list[Split]:
-    """The same points to predict, with none that are known."""
-    return [Split(split.context.take(torch.arange(0)), split.target) for split in divided]
+    left_out = [tasks[index] for index in sorted(chosen)]
+    return replace(tasks, tasks=rest, columns=columns), LeftOut.of(left_out, size, generator)
 
 
 def scores_of(model: MetaLearner, left_out: Sequence[Split], num_samples: int | None = None) -> Scores:
@@ -64,12 +87,6 @@ def scores_of(model: MetaLearner, left_out: Sequence[Split], num_samples: int | 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
         return evaluate(model, left_out, num_samples=num_samples, seed=0)
-
-
-def gain(found: Scores, before: Scores) -> tuple[float, float]:
-    """Mean gain in log-density per point, and its standard error over tasks."""
-    gains = (_densities(found) - _densities(before)).reshape(-1, DIVISIONS).mean(1)
-    return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5) if len(gains) > 1 else np.inf
 
 
 def _densities(scores: Scores) -> np.ndarray:

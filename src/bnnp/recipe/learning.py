@@ -12,7 +12,7 @@ from bnnp._core.random import Seed, as_integer
 from bnnp._core.show import Shown
 from bnnp.evaluation.scores import Scores
 from bnnp.models.base import MetaLearner
-from bnnp.recipe.judging import DIVISIONS, divided, scores_of, without_contexts
+from bnnp.recipe.judging import divided, scores_of
 from bnnp.recipe.rounds import Rounds
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize, context_size
@@ -123,15 +123,15 @@ def learn(
         check_tasks(one, tasks)
     size, number = context_size(context_share), as_integer(seed)
     known, left_out = divided(tasks, size, number)
-    if not left_out:
+    if not left_out.count:
         start_prior(models[0], tasks, "empirical", number)
         return Learned(models[0], History(), [_too_few(tasks)])
     until = time.monotonic() + 60 * minutes
     rounds = Rounds(size, None if folder is None else Path(folder), progress, number, until)
     best = rounds.best(models, known, left_out)
-    chosen, told = models[best.number], best.decisions(left_out)
-    population = scores_of(best.model, without_contexts(left_out))
-    scores, judged = best.scores, Judged(best.model, known, left_out[::DIVISIONS], population)
+    chosen, told = models[best.number], best.decisions(left_out.count)
+    population = scores_of(best.model, left_out.without_contexts())
+    scores, judged = best.scores, Judged(best.model, known, left_out.once(), population)
     if best.interrupted or not isinstance(tasks, Collection):
         return Learned(chosen, best.take(chosen).history, told, scores, best.interrupted, judged)
     try:

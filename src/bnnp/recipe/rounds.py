@@ -18,10 +18,9 @@ from bnnp.numerics.health import FactorisationError
 from bnnp.objectives import PPAVI
 from bnnp.priors.starts import Warped
 from bnnp.recipe.candidate import NOT_BENT, Candidate, chosen, in_rounds
-from bnnp.recipe.judging import DIVISIONS, gain, scores_of
+from bnnp.recipe.judging import LeftOut, scores_of
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize
-from bnnp.tasks.task import Split
 from bnnp.training.features import can_train_features, train_features
 from bnnp.training.fit import FitResult, fit
 from bnnp.training.history import History
@@ -72,7 +71,7 @@ class Rounds:
     seed: int
     until: float
 
-    def best(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: Sequence[Split]) -> Candidate:
+    def best(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: LeftOut) -> Candidate:
         """Start each model and train it for a round; then train each part of the better one while rounds help."""
         candidates, tried, told = [], models[:1] if _few(tasks) else models, []
         for number, model in enumerate(tried):
@@ -92,7 +91,7 @@ class Rounds:
         return best
 
     def _started(
-        self, number: int, model: MetaLearner, tasks: TaskSource, left_out: Sequence[Split], *, must: bool
+        self, number: int, model: MetaLearner, tasks: TaskSource, left_out: LeftOut, *, must: bool
     ) -> Candidate | None:
         """The candidate at its start; None if its units bend, the outputs are not bent, and it need not be taken."""
         own = copy.deepcopy(model)
@@ -108,16 +107,16 @@ class Rounds:
         scores = self._scores(own, start, left_out)
         return Candidate(number, own, start, scores, scores, parts[:1] if _few(tasks) else parts)
 
-    def _scores(self, model: MetaLearner, start: str, left_out: Sequence[Split]) -> Scores:
-        return scores_of(model, left_out, SAMPLES if start == "warped" else None)
+    def _scores(self, model: MetaLearner, start: str, left_out: LeftOut) -> Scores:
+        return scores_of(model, left_out.splits, SAMPLES if start == "warped" else None)
 
-    def _take_best_noise(self, model: MetaLearner, left_out: Sequence[Split]) -> None:
+    def _take_best_noise(self, model: MetaLearner, left_out: LeftOut) -> None:
         """Give the model the noise that predicts left-out tasks best."""
         scores = {}
         for share in NOISES:
             tried = copy.deepcopy(model)
             multiply_noise(tried, share)
-            scores[share] = self._scores(tried, "warped", left_out[::DIVISIONS])["marginal_lppd"]
+            scores[share] = scores_of(tried, left_out.once(), SAMPLES)["marginal_lppd"]
         multiply_noise(model, max(NOISES, key=scores.__getitem__))
 
     def _start(self, model: MetaLearner, tasks: TaskSource, start: str) -> None:
@@ -127,9 +126,7 @@ class Rounds:
             teach_inference(model, tasks, LESSONS, progress=self.progress, seed=self.seed)
             multiply_noise(model, WIDER)
 
-    def _advanced(
-        self, now: Candidate, tasks: TaskSource, left_out: Sequence[Split], limit: int | None = None
-    ) -> Candidate:
+    def _advanced(self, now: Candidate, tasks: TaskSource, left_out: LeftOut, limit: int | None = None) -> Candidate:
         """The candidate after more rounds of its next part: until one does not help, the time is up, or as limited."""
         spent, part = 0.0, now.parts[0]
         while True:
@@ -153,7 +150,7 @@ class Rounds:
             except FactorisationError as error:
                 return now.without(f"{after}: after the next one, left-out data sets could not be predicted ({error}).")
             spent = time.monotonic() - began
-            mean, error = gain(found, now.scores)
+            mean, error = left_out.gain(found, now.scores)
             if not mean > max(LEAST_GAIN, error):
                 return now.without(f"{after}: {_no_help(part, count, mean, error)}")
             history, helped = _after(now.history, result.history), {**now.rounds, part: count + 1}
