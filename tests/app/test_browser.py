@@ -10,6 +10,7 @@ from selenium.webdriver.support.ui import Select
 
 import bnnp
 from bnnp.app import Gallery, export
+from bnnp.app.pictures import EFFORT
 from support.browser import Reader, chromium, resize
 from support.page import served
 
@@ -147,7 +148,8 @@ def test_prior_standard_prior_and_online_updates_stand_beside(page):
     assert "learnable share 0.5" in page.find("#summary").text
 
 
-def test_another_method_is_compared_and_starts_anew(from_server):
+def test_another_method_is_compared_and_starts_anew(from_server, monkeypatch):
+    monkeypatch.setitem(EFFORT, "steps", 100)
     page = from_server
     page.click_at(0.4, 0.4)
     page.find("#show-standard").click()

@@ -85,7 +85,8 @@ def test_the_true_function_passes_through_the_points_of_its_data_set(model):
     assert pictures.subject(Gallery({"small": model}, table), {"number": 0})["truth"] is None
 
 
-def test_another_method_reports_progress_and_its_warnings(model, port):
+def test_another_method_reports_progress_and_its_warnings(port, monkeypatch):
+    monkeypatch.setitem(pictures.EFFORT, "steps", 200)
     with visit(port) as page:
         page.send(json.dumps(question(X, Y, kind="infer", of="learned", method="mfvi")))
         kinds = []

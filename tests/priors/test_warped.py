@@ -64,9 +64,15 @@ def started(source: bnnp.tasks.TaskSource, out_size: int = 1, hidden: tuple[int,
     return model
 
 
-def test_draws_have_the_levels_of_the_process(monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def few_choices(monkeypatch: pytest.MonkeyPatch):
+    """Let the start try few shapes of features."""
     monkeypatch.setattr("bnnp.priors.starts.search.SLOPES", (2.0, 4.0, 8.0))
     monkeypatch.setattr("bnnp.priors.starts.search.DENSITIES", (0.0,))
+
+
+@pytest.mark.usefixtures("few_choices")
+def test_draws_have_the_levels_of_the_process():
     model, x = started(bnnp.tasks.heaviside(points=(30, 40))), np.linspace(-5, 5, 300)[:, None]
     draws = np.stack([np.asarray(f(x))[:, 0] for f in model.prior.functions(200, seed=0)])
     assert (np.abs(np.abs(draws) - 1) < 0.1).mean() > 0.8
@@ -77,6 +83,7 @@ def test_the_prior_stays_as_it_is_for_gaussian_outputs_and_small_networks():
     assert started(bnnp.tasks.heaviside(points=(20, 20)), hidden=(16,)).prior.is_standard()
 
 
+@pytest.mark.usefixtures("few_choices")
 def test_each_output_has_a_unit_of_its_own():
     generator = np.random.default_rng(0)
     tasks = []
@@ -84,7 +91,7 @@ def test_each_output_has_a_unit_of_its_own():
         x = generator.uniform(-2, 2, (15, 1))
         smooth = np.sin(2 * x + generator.uniform(0, 6))
         tasks.append((x, np.concatenate([50 + 10 * np.sign(smooth), smooth + generator.normal(0, 0.1, x.shape)], 1)))
-    model = started(bnnp.tasks.from_arrays(tasks), out_size=2)
+    model = started(bnnp.tasks.from_arrays(tasks), out_size=2, hidden=(16, 16))
     draws = np.stack([np.asarray(f(np.linspace(-2, 2, 50)[:, None])) for f in model.prior.functions(100, seed=0)])
     assert (np.abs(np.abs(draws[..., 0] - 50) - 10) < 1.5).mean() > 0.7
     assert 0.3 < draws[..., 1].std() < 1.5

@@ -160,7 +160,7 @@ def test_the_time_ends_the_rounds_of_a_source():
 
 
 def test_a_stopped_run_goes_on_from_its_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "gain", lambda found, before: (-1.0, 0.0))
+    monkeypatch.setattr(judging.LeftOut, "gain", lambda *_: (-1.0, 0.0))
     whole = bnnp.learn(small(), lines(), folder=tmp_path, progress=False)
     again = bnnp.learn(small(), lines(), folder=tmp_path, progress=False)
     for one, other in zip(whole.model.prior.sample(1, 0), again.model.prior.sample(1, 0), strict=True):

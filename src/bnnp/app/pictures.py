@@ -16,7 +16,7 @@ LEVEL = 0.9
 """Probability of the band."""
 CALIBRATED_AT_MOST = 200
 """Data sets that calibration looks at."""
-EFFORT = {"chains": 2, "warmup": 200}
+EFFORT: dict[str, Any] = {"chains": 2, "warmup": 200}
 
 Progress = Callable[[int, int], None]
 
