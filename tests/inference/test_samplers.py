@@ -124,6 +124,7 @@ def test_the_length_of_paths_follows_the_target():
         assert math.pi / step / 2.5 < len(counted) / 20 < 2.5 * math.pi / step
 
 
+@pytest.mark.slow
 def test_the_posterior_of_a_network_is_the_one_that_pyro_finds():
     """Means and standard deviations of the function at three inputs, within five standard errors of both.
 
