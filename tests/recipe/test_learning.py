@@ -99,6 +99,15 @@ def test_of_several_models_the_better_one_is_taken_after_a_round():
     assert models[int(np.argmin(values))].prior.is_standard()
 
 
+@pytest.mark.parametrize(("clearly", "trained"), [(0.0, 1), (1e9, 2)])
+def test_a_model_that_starts_clearly_worse_is_not_trained(monkeypatch, clearly, trained):
+    monkeypatch.setattr(rounds, "CLEARLY", clearly)
+    monkeypatch.setattr(rounds, "LEAST_GAIN", 1e9)
+    calls = counted(monkeypatch)
+    bnnp.learn([bnnp.BNNP(1, 1, (4,), name, seed=0) for name in ("silu", "relu")], lines(), progress=False)
+    assert calls.count(("features", 18, 2)) == trained
+
+
 def test_bending_units_are_left_out_for_outputs_without_levels_unless_there_is_no_other_model():
     tanh, relu, other = (bnnp.BNNP(1, 1, hidden=(4,), activation=name, seed=0) for name in ("tanh", "relu", "tanh"))
     learned = bnnp.learn([tanh, relu], lines(), progress=False)

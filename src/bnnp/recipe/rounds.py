@@ -49,6 +49,8 @@ NOISES = (0.25, 0.5, 1.0, 2.0)
 """What the noise is multiplied by after a round of inference, if that predicts left-out tasks better."""
 MANY_TASKS = 48
 """With fewer tasks to learn from, only the features of the first model are trained: there are too few for the rest."""
+CLEARLY = 2.0
+"""A model whose start is so many standard errors worse than another one's is not trained."""
 LEAST_GAIN = 0.005
 """A round counts as better if left-out tasks gain so much log-density per point, and more than its standard error."""
 
@@ -72,15 +74,15 @@ class Rounds:
     until: float
 
     def best(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: LeftOut) -> Candidate:
-        """Start each model and train it for a round; then train each part of the better one while rounds help."""
-        candidates, tried, told = [], models[:1] if _few(tasks) else models, []
-        for number, model in enumerate(tried):
-            now = self._started(number, model, tasks, left_out, must=not candidates and number == len(tried) - 1)
-            if now is None:
-                told.append(NOT_BENT)
-                continue
-            candidates.append(self._advanced(now, tasks, left_out, limit=1) if len(tried) > 1 else now)
-            if candidates[-1].interrupted:
+        """Start each model; train those that start well for a round; then train each part of the best one."""
+        tried, told = models[:1] if _few(tasks) else models, []
+        candidates = self._all_started(tried, tasks, left_out)
+        if len(candidates) < len(tried):
+            told.append(NOT_BENT)
+        good = [place for place, one in enumerate(candidates) if not _starts_worse(one, candidates, left_out)]
+        for place in good if len(candidates) > 1 else []:
+            candidates[place] = self._advanced(candidates[place], tasks, left_out, limit=1)
+            if candidates[place].interrupted:
                 break
         best = max(candidates, key=lambda candidate: candidate.scores["marginal_lppd"])
         if len(candidates) > 1:
@@ -89,6 +91,14 @@ class Rounds:
         while not best.interrupted and best.parts:
             best = self._advanced(best, tasks, left_out)
         return best
+
+    def _all_started(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: LeftOut) -> list[Candidate]:
+        found: list[Candidate] = []
+        for number, model in enumerate(models):
+            must = not found and number == len(models) - 1
+            candidate = self._started(number, model, tasks, left_out, must=must)
+            found += [] if candidate is None else [candidate]
+        return found
 
     def _started(
         self, number: int, model: MetaLearner, tasks: TaskSource, left_out: LeftOut, *, must: bool
@@ -231,6 +241,16 @@ def held(model: MetaLearner) -> Iterator[None]:
         prior.set_learnability(share)
         for parameter in noise:
             parameter.requires_grad_(True)
+
+
+def _starts_worse(candidate: Candidate, all_of_them: Sequence[Candidate], left_out: LeftOut) -> bool:
+    """Whether another candidate, whose training begins with the same part, starts clearly better."""
+    for other in all_of_them:
+        if other is not candidate and other.parts[:1] == candidate.parts[:1]:
+            mean, error = left_out.gain(other.first, candidate.first)
+            if mean > CLEARLY * error:
+                return True
+    return False
 
 
 def _few(tasks: TaskSource) -> bool:
