@@ -25,6 +25,12 @@ def noise_of_numpy(x: torch.Tensor) -> np.ndarray:
     return np.array([0.3, 0.7]) * np.exp(bends_at(TABLE, x).numpy() @ COEFFICIENTS.numpy())
 
 
+def test_a_likelihood_in_float32_takes_inputs_in_float64():
+    noise = varied().float().noise_at(X)
+    assert noise.dtype == torch.float32
+    np.testing.assert_allclose(noise.detach().numpy(), noise_of_numpy(X), rtol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def model() -> bnnp.BNNP:
     own = bnnp.BNNP(1, 2, hidden=(4,), likelihood=varied(), last_layer="likelihood", dtype=torch.float64, seed=0)

@@ -6,6 +6,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import bnnp
+from bnnp.numerics.bends import bends_over
 from bnnp.training.features import _Free, _prepared, can_train_features, train_features
 
 PRIORS = ("factorised", "unitwise", "layerwise", "networkwise")
@@ -102,6 +103,16 @@ def test_training_raises_the_evidence_and_repeats_itself():
     assert float(last) > float(first) + 1
     for one, same in zip(model.prior.sample(1, 0), other.prior.sample(1, 0), strict=True):
         assert one.equal(same)
+
+
+def test_a_model_in_float32_whose_noise_varies_is_trained_too():
+    model = bnnp.BNNP(2, 2, hidden=(6, 4), activation="tanh", seed=0)
+    bnnp.start_prior(model, tasks(), "spread", seed=0)
+    assert isinstance(model.likelihood, bnnp.Gaussian)
+    model.likelihood.vary(bends_over(torch.linspace(-1, 1, 9)[:, None].expand(-1, 2), [0]), torch.full((4, 2), 0.1))
+    before = model.likelihood.noise.detach().clone()
+    train_features(model, tasks(), 5, progress=False, seed=0)
+    assert not model.likelihood.noise.equal(before)
 
 
 def test_training_that_diverges_leaves_the_model_alone(monkeypatch):

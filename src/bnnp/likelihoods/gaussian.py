@@ -143,7 +143,7 @@ class Gaussian(GaussianNoise):
         """The likelihood of observations at given inputs, in the model's units; itself where there is one noise."""
         if self.bends is None or self.coefficients is None:
             return self
-        return GaussianAt(self._log_noise_of(self.raw + bends_at(self.bends, x) @ self.coefficients))
+        return GaussianAt(self._log_noise_of(self.raw + bends_at(self.bends, x.to(self.bends)) @ self.coefficients))
 
     def make_room(self, tensors: Mapping[str, Any], prefix: str = "") -> None:
         """Get ready for the tensors of a state in which the noise varies with the inputs, or does not."""
