@@ -29,7 +29,7 @@ class Candidate:
         scores: Scores now.
         parts: The parts of the training that have not ended.
         history: The records of its training.
-        rounds: How many rounds of each part helped.
+        rounds: The steps of each round that helped, for each part.
         ended: Why each part ended, one sentence each.
         interrupted: Whether Ctrl-C stopped it.
     """
@@ -41,7 +41,7 @@ class Candidate:
     scores: Scores
     parts: tuple[str, ...]
     history: History = field(default_factory=History)
-    rounds: dict[str, int] = field(default_factory=dict)
+    rounds: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ended: tuple[str, ...] = ()
     interrupted: bool = False
 

@@ -48,7 +48,8 @@ WIDER = 4.0
 NOISES = (0.25, 0.5, 1.0, 2.0)
 """What the noise is multiplied by after a round of inference, if that predicts left-out tasks better."""
 MANY_TASKS = 48
-"""With fewer tasks to learn from, only the features of the first model are trained: there are too few for the rest."""
+"""With fewer tasks to learn from, only the first part of the training is done, and only for the first model and those
+that can bend functions: there are too few tasks for the rest."""
 CLEARLY = 2.0
 """A model whose start is so many standard errors worse than another one's is not trained."""
 LEAST_GAIN = 0.005
@@ -75,7 +76,7 @@ class Rounds:
 
     def best(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: LeftOut) -> Candidate:
         """Start each model; train those that start well for a round; then train each part of the best one."""
-        tried, told = models[:1] if _few(tasks) else models, []
+        tried, told = {n: one for n, one in enumerate(models) if n == 0 or not _few(tasks) or can_bend(one)}, []
         candidates = self._all_started(tried, tasks, left_out)
         if len(candidates) < len(tried):
             told.append(NOT_BENT)
@@ -92,10 +93,10 @@ class Rounds:
             best = self._advanced(best, tasks, left_out)
         return best
 
-    def _all_started(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: LeftOut) -> list[Candidate]:
+    def _all_started(self, models: dict[int, MetaLearner], tasks: TaskSource, left_out: LeftOut) -> list[Candidate]:
         found: list[Candidate] = []
-        for number, model in enumerate(models):
-            must = not found and number == len(models) - 1
+        for number, model in models.items():
+            must = not found and number == max(models)
             candidate = self._started(number, model, tasks, left_out, must=must)
             found += [] if candidate is None else [candidate]
         return found
@@ -138,17 +139,18 @@ class Rounds:
 
     def _advanced(self, now: Candidate, tasks: TaskSource, left_out: LeftOut, limit: int | None = None) -> Candidate:
         """The candidate after more rounds of its next part: until one does not help, the time is up, or as limited."""
-        spent, part = 0.0, now.parts[0]
+        per_step, part = 0.0, now.parts[0]
         while True:
-            count = now.rounds.get(part, 0)
+            done = now.rounds.get(part, ())
+            count, steps = len(done), self._steps(part, len(done), per_step)
             after = f"Training {part} ended after {in_rounds(count)}"
             if limit is not None and count == limit:
                 return now
-            if time.monotonic() + 2 * spent > self.until:
+            if not steps:
                 return now.without(f"{after}, because the time was up.")
             began, tried = time.monotonic(), copy.deepcopy(now.model)
             try:
-                result = self._round(tried, part, tasks, count, f"left-out-{now.number}")
+                result = self._round(tried, part, tasks, count, steps, f"left-out-{now.number}")
             except TrainingDiverged as error:
                 return now.without(f"{after}: in the next one it diverged ({error}).")
             if result.interrupted:
@@ -159,11 +161,11 @@ class Rounds:
                 found = self._scores(tried, now.start, left_out)
             except FactorisationError as error:
                 return now.without(f"{after}: after the next one, left-out data sets could not be predicted ({error}).")
-            spent = time.monotonic() - began
+            per_step = (time.monotonic() - began) / steps
             mean, error = left_out.gain(found, now.scores)
             if not mean > max(LEAST_GAIN, error):
-                return now.without(f"{after}: {_no_help(part, count, mean, error)}")
-            history, helped = _after(now.history, result.history), {**now.rounds, part: count + 1}
+                return now.without(f"{after}: {_no_help(count, steps, mean, error)}")
+            history, helped = _after(now.history, result.history), {**now.rounds, part: (*done, steps)}
             now = replace(now, model=tried, scores=found, history=history, rounds=helped)
 
     def repeated(self, model: MetaLearner, tasks: TaskSource, judged: Candidate) -> FitResult:
@@ -173,18 +175,29 @@ class Rounds:
             TrainingDiverged: If that diverges.
         """
         self._start(model, tasks, judged.start)
-        if judged.rounds.get(INFERENCE, 0) and isinstance(model.likelihood, Gaussian):
+        if INFERENCE in judged.rounds and isinstance(model.likelihood, Gaussian):
             take_noise(model, judged.model)
         history = History()
-        for part, count in [(part, count) for part, rounds in judged.rounds.items() for count in range(rounds)]:
-            result = self._round(model, part, tasks, count, "all")
+        for part, count, steps in [(part, *each) for part, done in judged.rounds.items() for each in enumerate(done)]:
+            result = self._round(model, part, tasks, count, steps, "all")
             history = _after(history, result.history)
             if result.interrupted:
                 return FitResult(model, history, True)
         return FitResult(model, history)
 
-    def _round(self, model: MetaLearner, part: str, tasks: TaskSource, count: int, name: str) -> FitResult:
-        steps, seed = FIRST_STEPS[part] * 2**count, as_integer(child(self.seed, count))
+    def _steps(self, part: str, count: int, per_step: float) -> int:
+        """Steps of the next round: twice those of the last one, or none if the time would be up before its end.
+
+        Features, whose rounds have no state to go on from, get a shorter round instead if that is worth it.
+        """
+        steps, left = FIRST_STEPS[part] * 2**count, self.until - time.monotonic()
+        if steps * per_step <= left and left > 0:
+            return steps
+        shorter = int(left / per_step) if per_step and part == FEATURES else 0
+        return shorter if shorter >= FIRST_STEPS[part] else 0
+
+    def _round(self, model: MetaLearner, part: str, tasks: TaskSource, count: int, steps: int, name: str) -> FitResult:
+        seed = as_integer(child(self.seed, count))
         if part == FEATURES:
             try:
                 train_features(model, tasks, steps, progress=self.progress, seed=seed)
@@ -266,8 +279,8 @@ def _after(history: History, later: History) -> History:
     return History([*history.steps, *moved])
 
 
-def _no_help(part: str, count: int, gain: float, error: float) -> str:
+def _no_help(count: int, steps: int, gain: float, error: float) -> str:
     return (
-        f"round {count + 1}, of {FIRST_STEPS[part] * 2**count} steps, changed the log-density per point of left-out "
-        f"data sets by {gain:+.3f} (standard error {error:.3f})."
+        f"round {count + 1}, of {steps} steps, changed the log-density per point of left-out data sets by {gain:+.3f} "
+        f"(standard error {error:.3f})."
     )
