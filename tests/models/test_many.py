@@ -6,7 +6,7 @@ import torch
 
 import bnnp
 from bnnp._core.random import child
-from bnnp.models import many
+from bnnp.models import batches, many
 from support.models import MEMBERS, Member
 
 SIZES = (0, 1, 3, 6, 2, 6)
@@ -68,7 +68,7 @@ def test_a_data_set_that_is_not_solved_for_in_a_batch_goes_by_itself(monkeypatch
     model, tasks = member.build(), [member.task(3, seed) for seed in range(3)]
     pairs, x_new = [(task.x.numpy(), task.y.numpy()) for task in tasks], [np.zeros((2, 3))] * 3
     whole = model.condition_many(pairs, num_samples=4).predict(x_new)
-    of_batch, sizes = many.moments, []
+    of_batch, sizes = batches.moments, []
 
     def refusing(model, priors, noise, some, inputs):
         sizes.append(len(some))
