@@ -16,7 +16,7 @@ from bnnp.priors.starts.sums import Sums, TaskPoints
 SIMPLE = Freedom()
 """No freedom."""
 BRANCHES = (
-    [Freedom(pull, noise_held=True) for pull in (30.0, 10.0, 3.0, 1.0, 0.3)],
+    [Freedom(pull, noise_held=True) for pull in (30.0, 10.0, 3.0, 1.0, 0.3, 0.1)],
     [Freedom(pull) for pull in (30.0, 10.0, 3.0, 1.0)],
 )
 """The freedoms that are compared, each branch from little to much. The second one fits the noise anew. It must be
