@@ -14,6 +14,7 @@ SCRIPT = (
     "state.js",
     "downloads.js",
     "controls.js",
+    "words.js",
     "main.js",
 )
 """The parts of `page.js`, in their order."""
