@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import bnnp
 from bnnp.models import enough
+from bnnp.numerics.symmetric import _places
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.tasks.task import Split, SplitBatch, Task
 
@@ -31,8 +32,10 @@ class Healthy(TorchDispatchMode):
 @pytest.fixture(params=["unitwise", "networkwise"])
 def model(request):
     made = bnnp.BNNP(1, 1, (3,), prior=request.param, likelihood=bnnp.Gaussian(0.1))
+    _places.cache_clear()  # of the places made on an imagined device elsewhere, which is not this one
     with FakeTensorMode(allow_non_fake_inputs=True), Healthy():
         yield made.to(DEVICE)
+    _places.cache_clear()
 
 
 @pytest.mark.parametrize("objective", [PPAVI, AVI, NPML, NPVI, TELLAVI])
