@@ -18,7 +18,7 @@ from bnnp.cli.options import Decimal, Delimiter, DropMissing, ModelFile, OutTabl
 from bnnp.cli.reading import Reading, checked_inputs
 from bnnp.cli.words import print_files, with_prior
 from bnnp.likelihoods.base import Likelihood
-from bnnp.plots.functions import DrawnFunctions
+from bnnp.plots.functions import Drawn
 from bnnp.tasks.tables import check_out, write_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 INPUTS = "Inputs"
 WIDE = 3.0
 """How many times wider than the training outputs a prior's functions may be before the user is told."""
-BYTES_PER_CELL = 30
+BYTES_A_CELL = 30
 """Memory for a number of the table and for its text."""
 
 Num = Annotated[int, typer.Option(help="How many functions.")]
@@ -72,7 +72,7 @@ def sample(
     reading = Reading(delimiter, decimal, drop_missing)
     x = _grid(columns, low, high, points) if at is None else _inputs(at, columns, reading)
     numbers = num * len(x) * (len(columns.x_names) + len(columns.y_names) + 1)
-    check_memory("sample", numbers, "draw fewer functions with --num, or at fewer points", BYTES_PER_CELL)
+    check_memory("sample", numbers, "draw fewer functions with --num, or at fewer points", BYTES_A_CELL)
     drawn = loaded.prior.functions(num, seed)
     table = _table(drawn, x, columns, progress=not quiet)
     _tell_of_distance(columns, loaded.likelihood, x, table)
@@ -114,7 +114,7 @@ def _inputs(path: Path, columns: Columns, reading: Reading) -> np.ndarray:
     return checked_inputs(table, columns)[0]
 
 
-def _table(drawn: DrawnFunctions, x: np.ndarray, columns: Columns, *, progress: bool) -> "pd.DataFrame":
+def _table(drawn: Drawn, x: np.ndarray, columns: Columns, *, progress: bool) -> "pd.DataFrame":
     """One row per function and input."""
     import pandas as pd
 

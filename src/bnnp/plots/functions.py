@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CONTEXT, TRUTH, SAMPLES, BAND = "#d95f02", "#4d4d4d", "#1f77b4", "#9ecae1"
 
-DrawnFunctions = Sequence[Callable[[np.ndarray], np.ndarray]]
+Drawn = Sequence[Callable[[np.ndarray], np.ndarray]]
 
 
 class Posterior(Protocol):
@@ -26,7 +26,7 @@ class Posterior(Protocol):
 
     def predict(self, x) -> Predictive: ...
 
-    def functions(self) -> DrawnFunctions: ...
+    def functions(self) -> Drawn: ...
 
 
 class Conditionable(Protocol):
@@ -36,7 +36,7 @@ class Conditionable(Protocol):
 
 
 def draw_functions(
-    axes: "Axes", drawn: DrawnFunctions, x: np.ndarray, *, output: int = 0, colour: str = SAMPLES, alpha: float = 0.7
+    axes: "Axes", drawn: Drawn, x: np.ndarray, *, output: int = 0, colour: str = SAMPLES, alpha: float = 0.7
 ) -> None:
     """Draw functions of one input as lines.
 
@@ -103,7 +103,7 @@ def draw_points(axes: "Axes", x: ArrayLike, y: ArrayLike, label: str, *, small: 
 
 
 def functions(
-    drawn: DrawnFunctions,
+    drawn: Drawn,
     x: np.ndarray,
     *,
     title: str = "functions drawn from the prior",
@@ -160,7 +160,7 @@ def shown_outputs(task: Task, output: int, outputs: int) -> np.ndarray:
 
 
 def overview(
-    learned_prior: DrawnFunctions,
+    learned_prior: Drawn,
     model: Conditionable,
     splits: Sequence[Split],
     x: np.ndarray,

@@ -4,6 +4,10 @@ const DRAFT = 96; // inputs of a curve while a point is dragged
 const FINE = 240;
 
 const SLOTS = { posterior: true, prior: true, standard: true, online: true, oracle: true };
+const NAMES = {
+  posterior: "posterior: mean, 90 % band, functions", prior: "prior", standard: "standard prior",
+  method: "by ", truth: "true function", online: "updated online", oracle: "exact, by the process itself",
+};
 
 class Page {
   constructor(backend, hello) {
@@ -157,7 +161,7 @@ class Page {
       else if (wanted[of] === false) this.pictures.delete(of);
     }
     this.restartJobs();
-    tellStory(this);
+    this.tellStory();
     for (const { plot } of this.plots) if (plot.interactive && plot.x) plot.drawPoints();
   }
 
@@ -178,8 +182,50 @@ class Page {
   redraw() {
     for (const { plot, of } of this.plots) plot.show(this.layers(of));
     for (const { map, of } of this.maps) if (this.pictureOf(of)?.functions.length) map.show(this.pictureOf(of));
-    drawLegend(this);
-    tellCount(this);
+    this.drawLegend();
+    this.tellCount();
+  }
+
+  drawLegend() {
+    const rows = this.plots.flatMap(({ of }) => this.layers(of)).filter((layer) => layer.picture);
+    const name = (of) => (of === "method" ? `by ${this.method}` : of === "online" && this.state.first !== null ? NAMES.online : NAMES[of]);
+    const entry = ({ of, plain }) =>
+      element("span", { className: `of-${of}` }, element("i", { className: plain ? "dashed" : "" }), name(of));
+    const classes = this.state.hello.classes && !this.state.asMap
+      ? Array.from({ length: this.state.hello.classes }, (_, k) => {
+          const mark = element("i");
+          mark.style.setProperty("--own", CLASS_COLOURS[k % CLASS_COLOURS.length]);
+          return element("span", {}, mark, `class ${k}`);
+        })
+      : null;
+    if (this.state.truth) rows.push({ of: "truth", plain: true });
+    this.byId("legend").replaceChildren(...(classes ?? rows.map(entry)));
+  }
+
+  tellStory() {
+    const { points, asMap } = this.state;
+    this.byId("hint").hidden = asMap;
+    const empty = "No points yet: these functions come from the prior alone, which was learned from related data sets. Click to add a point.";
+    this.byId("story").textContent = points.length
+      ? "Every function was drawn from the posterior: the prior's functions that pass near the points."
+      : empty;
+  }
+
+  tellCount() {
+    const { points, hidden } = this.state;
+    const more = hidden.length ? `, ${hidden.length} hidden${this.held()}` : "";
+    this.byId("count").textContent = `${points.length} point${points.length === 1 ? "" : "s"}${more}`;
+  }
+
+  /** How many hidden points lie within the band. */
+  held() {
+    const picture = this.pictures.get("posterior");
+    if (!picture || !this.state.hello.real || this.state.asMap || this.state.hello.inputs.length > 1) return "";
+    const inside = this.state.hidden.filter(({ x, y }) => {
+      const i = this.nearest(x[this.state.axis], picture.mean[0].length);
+      return y.every((value, k) => value >= picture.low[k][i] && value <= picture.high[k][i]);
+    });
+    return `, ${inside.length} of them within the band`;
   }
 
   nearest(x, count) {
@@ -287,6 +333,22 @@ class Page {
     status.textContent = text;
     status.classList.toggle("wrong", wrong);
   }
+}
+
+/** Coverage beside its nominal level, with standard errors over data sets. */
+function calibrationTable({ tasks, scores }) {
+  const names = Object.keys(scores).filter((name) => /^coverage_|^crps$|^mae$|^accuracy$/.test(name));
+  const label = (name) => (name.startsWith("coverage_") ? `within the ${name.slice(9)} % band` : name);
+  const value = (name, part) => {
+    const number = scores[name][part];
+    if (number === null) return "";
+    return name.startsWith("coverage_") ? `${(100 * number).toFixed(0)} %` : short(Number(number.toPrecision(3)));
+  };
+  const rows = names.flatMap((name) => [
+    element("dt", {}, label(name)), element("dd", {}, value(name, "mean")),
+    element("dd", { className: "quiet" }, `± ${value(name, "standard_error")}`),
+  ]);
+  return [element("dl", {}, ...rows), note(`Over ${tasks} data sets, each predicted from 10 to 50 % of its points.`)];
 }
 
 const embedded = document.getElementById("engine");
