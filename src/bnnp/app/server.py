@@ -228,6 +228,7 @@ def server(gallery: Gallery) -> uvicorn.Server:
             log_level="warning",
             ws="websockets-sansio",
             ws_max_size=protocol.LARGEST_MESSAGE,
+            ws_per_message_deflate=False,  # on one machine, compressing takes longer than sending
             timeout_graceful_shutdown=1,
         )
     )
