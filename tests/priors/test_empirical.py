@@ -51,6 +51,27 @@ def test_it_predicts_new_tasks_without_training(outputs):
     assert noise.tolist() == pytest.approx([NOISE] * outputs, rel=0.3)
 
 
+def kinetics(count: int, seed: int) -> bnnp.tasks.Collection:
+    """Concentrations after a dose, at nine or ten times, which are hardly fewer than the features that fit them."""
+    random, pairs = np.random.default_rng(seed), []
+    hours = np.array([0.25, 0.5, 1, 2, 3.5, 5, 7, 9, 12, 16, 24])
+    for _ in range(count):
+        uptake, elimination = np.exp(random.normal([0.45, -2.3], [0.4, 0.25]))
+        clean = random.uniform(8, 14) * (np.exp(-elimination * hours) - np.exp(-uptake * hours))
+        kept = random.random(len(hours)) > 0.1
+        pairs.append((hours[kept], (clean + 0.3 * random.normal(size=len(hours)))[kept]))
+    return bnnp.tasks.from_arrays(pairs)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_freedom_of_the_covariance_does_not_take_noise_for_structure(seed):
+    model = started(kinetics(40, seed), hidden=(64, 64), dtype=torch.float64)
+    noise = model.likelihood.noise.detach() * model.columns.y_scale
+    assert noise.tolist() == pytest.approx([0.3], rel=0.3)
+    scores = bnnp.evaluate(model, kinetics(40, seed + 10), num_samples=8, seed=0)
+    assert 0.84 < scores["coverage_90"] < 0.97
+
+
 @pytest.mark.parametrize(
     ("prior", "hidden"),
     [*((prior, (10,)) for prior in PRIORS), ("unitwise", ()), ("unitwise", (8, 8, 6))],

@@ -52,6 +52,8 @@ def most_freedom(
     best, chosen = _scores(folds, start), [SIMPLE]
     for branch in BRANCHES if folds else ():
         scores, path = _best_of(branch, folds, start)
+        if not np.isfinite(scores).all():
+            continue
         gains = scores - best
         if gains.mean() > (0.0 if branch[0].noise_held else standard_error(gains)):
             best, chosen = scores, [SIMPLE, *path]
@@ -105,9 +107,16 @@ class Fold:
         return fit_mixed(self.sums, first, freedom, self.held)[0]
 
     def scores(self, model: MixedModel) -> list[float]:
+        """Mean log-density of the unknown points of each left-out task.
+
+        It is minus infinity if the noise is so small that predictions cannot be computed: such a model is not taken.
+        """
         mean, covariance = model.of_new_task(self.sums)
         factor = _factor(covariance)
-        return [_score(self.tasks[task], mean, factor, model.noise, seed) for seed, task in enumerate(self.left_out)]
+        try:
+            return [_score(self.tasks[task], mean, factor, model.noise, n) for n, task in enumerate(self.left_out)]
+        except torch.linalg.LinAlgError:  # pyright: ignore
+            return [-math.inf] * len(self.left_out)
 
 
 def _scores(folds: Sequence[Fold], models: Sequence[MixedModel]) -> np.ndarray:
