@@ -33,7 +33,7 @@ def batch_of(model: bnnp.BNNP):
 def moved(model: bnnp.BNNP) -> _Free:
     """What is trained, away from its start in every parameter."""
     batch = batch_of(model)
-    free = _Free(model, batch.x[batch.mask])
+    free = _Free(model, batch)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in free.parameters():
@@ -90,16 +90,16 @@ def test_what_is_written_is_what_was_trained(prior: str):
     free, batch = moved(model), batch_of(model)
     before = free.log_evidence(batch).detach()
     free.write(batch.x[batch.mask])
-    again = _Free(model, batch.x[batch.mask]).log_evidence(batch).detach()
+    again = _Free(model, batch).log_evidence(batch).detach()
     torch.testing.assert_close(again, before, rtol=0, atol=1e-8)
 
 
 def test_training_raises_the_evidence_and_repeats_itself():
     model, other = started("unitwise"), started("unitwise")
-    first = _Free(model, batch_of(model).x[batch_of(model).mask]).log_evidence(batch_of(model)).detach().sum()
+    first = _Free(model, batch_of(model)).log_evidence(batch_of(model)).detach().sum()
     for one in (model, other):
         train_features(one, tasks(), 60, progress=False, seed=0)
-    last = _Free(model, batch_of(model).x[batch_of(model).mask]).log_evidence(batch_of(model)).detach().sum()
+    last = _Free(model, batch_of(model)).log_evidence(batch_of(model)).detach().sum()
     assert float(last) > float(first) + 1
     for one, same in zip(model.prior.sample(1, 0), other.prior.sample(1, 0), strict=True):
         assert one.equal(same)

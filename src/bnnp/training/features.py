@@ -73,7 +73,7 @@ def train_features(model: MetaLearner, tasks: TaskSource, steps: int, *, progres
     generator = child(seed, 5)
     count = min(BATCH, len(tasks)) if isinstance(tasks, Collection) else BATCH
     first = _prepared(model, tasks.draw(count, generator), generator)
-    free = _Free(model, first.x[first.mask], first.y[first.mask].std(0, correction=0))
+    free = _Free(model, first)
     optimiser = torch.optim.Adam(free.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     with ProgressBar(steps, enabled=progress, label="features") as bar:
@@ -106,13 +106,13 @@ class _Free(nn.Module):
 
     Args:
         model: The model.
-        x: Inputs, by which is measured how much hidden weights move functions.
-        scale: Standard deviations of the outputs, of which the noise stays at least a small share.
+        batch: A prepared batch. Its inputs tell how much hidden weights move functions, and its outputs their scale, of
+            which the noise stays at least a small share.
     """
 
-    def __init__(self, model: MetaLearner, x: Float[Tensor, "points x"], scale: Float[Tensor, "out"]):
+    def __init__(self, model: MetaLearner, batch: TaskBatch):
         super().__init__()
-        likelihood, prior = model.likelihood, model.weight_prior
+        likelihood, prior, x = model.likelihood, model.weight_prior, batch.x[batch.mask]
         assert isinstance(likelihood, Gaussian)
         assert prior is not None
         self.likelihood, self.prior = [likelihood], [prior]  # in lists, so that their parameters are not trained here
@@ -126,7 +126,7 @@ class _Free(nn.Module):
         self.lower = nn.Parameter(torch.zeros_like(self.factor)) if self.factor.ndim == 3 else None
         noise = likelihood.noise.detach().double().cpu()
         self.log_noise = nn.Parameter(noise.log(), requires_grad=likelihood.learnable)
-        self.least = (LEAST_NOISE * scale.to(noise)).log()
+        self.least = (LEAST_NOISE * batch.y[batch.mask].std(0, correction=0).to(noise)).log()
 
     def weights(self) -> list[Float[Tensor, "_d _out"]]:
         """The hidden weights."""

@@ -31,6 +31,6 @@ def minimise(
             return math.inf, np.zeros_like(vector)
 
     options = {"maxiter": ITERATIONS, "ftol": TOLERANCE}
-    bounds = None if least is None else optimize.Bounds(lb=least)
+    bounds = None if least is None else [(low, None) for low in least]
     found = optimize.minimize(careful, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return found.x, float(found.fun)
