@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bnnp._core.show import listed
-from bnnp.cli.messages import note_left_out, say
+from bnnp._core.show import Few
 from bnnp.cli.reading import Reading, checked_inputs, checked_outputs
 from bnnp.models import MetaLearner
 from bnnp.prediction.base import Predictive
@@ -46,44 +45,48 @@ class Questions:
         model: The model that is asked.
         targets: The table of targets, with inputs as numbers.
         asked: One question per data set.
+        points: Known points, of other data sets too.
+        others: The names of data sets that have known points and are not asked for.
     """
 
     model: MetaLearner
     targets: pd.DataFrame
     asked: list[Question]
+    points: int
+    others: Few
 
     @staticmethod
-    def read(model: MetaLearner, context: Path, targets: Path, task: str | None, reading: Reading) -> Questions:
-        """Read the known points and the targets, and say on standard error which data sets have both.
+    def read(model: MetaLearner, context: Path, targets: Path, column: str | None, reading: Reading) -> Questions:
+        """Read the known points and the targets.
 
         Raises:
-            ValueError: If the tables do not fit the model, or no data set of one is in the other.
+            ValueError: If the tables do not fit the model.
         """
-        columns, both = model.columns, (reading.table(context), reading.table(targets))
-        inputs = columns.tables_names
-        both[0].check_columns([*inputs, *columns.y_names])
-        both[1].check_columns(inputs)
-        column = _task_column(model, *both, task)
-        ids = [] if column is None else [column]
-        known = reading.complete(context, ids, inputs, columns.y_names)
+        ids, inputs = [] if column is None else [column], model.columns.tables_names
+        known = reading.complete(context, ids, inputs, model.columns.y_names)
         wanted = reading.complete(targets, ids, inputs)
-        if len(wanted) == 0:
-            raise ValueError(f"{targets}: got no rows, expected inputs to predict at")
+        found = Questions.of(model, known, wanted, column)
+        asked = {question.name for question in found.asked}
+        found.others.add([name for name in dict.fromkeys(ids_of(known, column)) if name not in asked])
+        return found
+
+    @staticmethod
+    def of(model: MetaLearner, known: Table, wanted: Table, column: str | None) -> Questions:
+        """The questions of two tables, data sets told apart by a column."""
+        columns, inputs = model.columns, model.columns.tables_names
         _check_free(model, wanted)
         x_new, strange = checked_inputs(wanted, columns)
         known_x, known_y = _known_numbers(model, known)
-        of_known, of_wanted = (_ids(table, column) for table in (known, wanted))
-        names, rows = _places(of_wanted)
-        mine = _places(of_known, names)[1]
+        names, rows = _places(ids_of(wanted, column))
+        mine = _places(ids_of(known, column), names)[1]
         asked = [
             Question(name, known_x[here], known_y[here], x_new[there], there, strange[there])
             for name, here, there in zip(names, mine, rows, strict=True)
         ]
         frame = wanted.frame.reset_index(drop=True)
         numeric = [(name, at) for at, name in enumerate(columns.x_names) if name in inputs]
-        found = Questions(model, frame.assign(**{name: x_new[:, at] for name, at in numeric}), asked)
-        found._report(column, len(known), context, targets, of_known)
-        return found._with_known_points() if reading.skip_small else found
+        frame = frame.assign(**{name: x_new[:, at] for name, at in numeric})
+        return Questions(model, frame, asked, len(known), Few())
 
     def table(self, numbers: Sequence[np.ndarray]) -> pd.DataFrame:
         """The targets with their predictions, row by row.
@@ -98,62 +101,16 @@ class Questions:
         part = pd.DataFrame(np.concatenate(numbers), index=rows, columns=prediction_names(likelihood, columns))
         part[FROM_PRIOR] = np.concatenate([np.full(len(q.rows), len(q.x) == 0) for q in self.asked])
         if columns.ranges is not None:
-            part[OUTSIDE] = np.concatenate([self._outside(question) for question in self.asked])
+            part[OUTSIDE] = np.concatenate([self.outside(question) for question in self.asked])
         return self.targets.join(part, how="inner")
 
-    def _outside(self, question: Question) -> np.ndarray:
+    def outside(self, question: Question) -> np.ndarray:
+        """Which inputs of a question are outside the range of the training's, or strange to it."""
         return self.model.columns.outside(question.x_new).numpy() | question.strange
 
-    def _report(self, column: str | None, points: int, context: Path, targets: Path, names: np.ndarray) -> None:
-        without = [question.name for question in self.asked if len(question.x) == 0]
-        used = sum(len(question.x) for question in self.asked)
-        if not points:
-            raise ValueError(
-                f"{context}: got no known point, expected at least one row; bnnp sample MODEL --at {targets} draws "
-                "functions of the prior, which needs none"
-            )
-        if not used:
-            raise ValueError(
-                f"column {column!r}: got {listed(without)} in {targets} and {listed(list(dict.fromkeys(names)))} in "
-                f"{context}, expected a name that is in both, as it is written"
-            )
-        if column is not None:
-            prior = f" (predicted from the prior: {listed(without)})" if without else ""
-            say(
-                f"subjects by {column!r}: {len(self.asked)} asked for, {len(self.asked) - len(without)} with known "
-                f"points, {len(without)} without{prior}"
-            )
-        say(f"known points: {used} used, {points - used} not used")
-        self._report_strange()
-        self._report_ranges()
-
-    def _report_strange(self) -> None:
-        count = sum(int(question.strange.sum()) for question in self.asked)
-        if count:
-            say(
-                f"warning: {count} of {len(self.targets)} targets have an empty cell or a category that training did "
-                "not have; the mean of training is taken for it"
-            )
-
-    def _report_ranges(self) -> None:
-        columns = self.model.columns
-        if columns.ranges is None:
-            say("note: the model's file does not say which range its training inputs had")
-            return
-        outside = sum(int(self._outside(question).sum()) for question in self.asked)
-        if outside:
-            say(
-                f"warning: {outside} of {len(self.targets)} targets are outside the range of the training inputs "
-                f"({columns.ranges.of_inputs(columns.x_names)}); predictions there may be wrong however small their "
-                f"std is: see the column {OUTSIDE}"
-            )
-
-    def _with_known_points(self) -> Questions:
-        kept = [question for question in self.asked if len(question.x)]
-        if not kept:
-            raise ValueError("--skip-small: no data set has known points, expected at least one")
-        note_left_out("subjects without known points", [q.name for q in self.asked if not len(q.x)])
-        return Questions(self.model, self.targets, kept)
+    def with_known_points(self) -> Questions:
+        """The questions without those of data sets that have no known points."""
+        return replace(self, asked=[question for question in self.asked if len(question.x)])
 
 
 def prediction_numbers(predictive: Predictive) -> np.ndarray:
@@ -177,7 +134,8 @@ def _known_numbers(model: MetaLearner, known: Table) -> tuple[np.ndarray, np.nda
     return checked_inputs(known, model.columns)[0], checked_outputs(known, model.columns, real_valued=real_valued)
 
 
-def _ids(table: Table, column: str | None) -> np.ndarray:
+def ids_of(table: Table, column: str | None) -> np.ndarray:
+    """The name of every row's data set; empty where there is one data set."""
     return np.full(len(table), "", dtype=object) if column is None else table.names(column)
 
 
@@ -192,8 +150,15 @@ def _places(ids: np.ndarray, names: np.ndarray | None = None) -> tuple[np.ndarra
     return names, [order[start:stop] for start, stop in itertools.pairwise(ends)]
 
 
-def _task_column(model: MetaLearner, known: Table, wanted: Table, task: str | None) -> str | None:
-    """The column that tells data sets apart: the one that was named, or that of training where both tables have it."""
+def common_column(model: MetaLearner, known: Table, wanted: Table, task: str | None) -> str | None:
+    """The column that tells data sets apart: the one that was named, or that of training where both tables have it.
+
+    Raises:
+        ValueError: If only one table has it, or another column that the model needs is missing.
+    """
+    inputs = model.columns.tables_names
+    known.check_columns([*inputs, *model.columns.y_names])
+    wanted.check_columns(inputs)
     trained = model.columns.task_name
     if task is not None or trained is None:
         return task

@@ -65,9 +65,7 @@ def pieces(path: Path, delimiter: str | None, rows: int) -> Iterator[tuple[pd.Da
             raise _not_text(path, error.reason) from None
 
 
-def _frames(
-    lines: Iterable[str], path: Path, mark: str, rows: int | None
-) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
+def _frames(lines: Iterable[str], path: Path, mark: str, rows: int | None) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
     """The cells below the header in frames of at most so many rows, and the number of every row; at least one frame."""
     records = _filled_records(lines, path, mark)
     header = [name.strip() for name in next(records, ([], 0))[0]]
