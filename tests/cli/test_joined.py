@@ -1,7 +1,11 @@
 """`bnnp predict` on long sorted tables: in pieces, with the numbers, words and order of tables that are read whole."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bnnp
@@ -27,21 +31,26 @@ def tables(names: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     return frames[0].assign(y0=random.normal(size=len(known))), frames[1].astype({"note": "Int64"})
 
 
+def write_parquet(frame: pd.DataFrame, path: Path) -> None:
+    """As other programs than pandas write it."""
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(), path)
+
+
 @pytest.fixture
 def predict(model, tmp_path, monkeypatch, capsys):
     """Predict in pieces of two rows, or whole, and give the exit code, the words and the output."""
 
-    def call(frames, *more, pieces: bool, end: str = "csv") -> tuple[int, str, pd.DataFrame | None]:
-        paths, out = [tmp_path / f"{name}.{end}" for name in ("known", "wanted")], tmp_path / f"out.{end}"
+    def call(frames, *more, pieces: bool, end: str = "csv", out_end: str = "") -> tuple[int, str, pd.DataFrame | None]:
+        paths, out = [tmp_path / f"{name}.{end}" for name in ("known", "wanted")], tmp_path / f"out.{out_end or end}"
         for path, frame in zip(paths, frames, strict=True):
-            frame.to_csv(path, index=False) if end == "csv" else frame.to_parquet(path)
+            frame.to_csv(path, index=False) if end == "csv" else write_parquet(frame, path)
         monkeypatch.setattr(joined, "ROWS", 2 if pieces else 10**6)
         out.unlink(missing_ok=True)
         words = ["--context", paths[0], "--targets", paths[1], "--task", "who", "--samples", 3, "--out", out, *more]
         code, _, err = run(monkeypatch, capsys, "predict", model, *words)
         if not out.exists():
             return code, err, None
-        read = pd.read_parquet(out) if end == "parquet" else pd.read_csv(out, dtype=str, keep_default_na=False)
+        read = pd.read_parquet(out) if out.suffix == ".parquet" else pd.read_csv(out, dtype=str, keep_default_na=False)
         return code, err, read
 
     return call
@@ -72,8 +81,10 @@ def test_pieces_give_what_whole_tables_give(predict, monkeypatch, names, end):
 
 
 def test_whole_numbers_stay_whole_beside_gaps(predict):
-    _, _, found = predict(tables(NUMBERS), pieces=True)
+    _, _, whole = predict(tables(NUMBERS), pieces=False, end="parquet", out_end="csv")
+    _, _, found = predict(tables(NUMBERS), pieces=True, end="parquet", out_end="csv")
     assert found is not None
+    pd.testing.assert_frame_equal(found, whole)
     assert found["note"].tolist() == ["7", "", "8", "9", "", "10"]
 
 
@@ -91,9 +102,10 @@ def test_what_is_left_out_is_said_alike(predict, option):
     pd.testing.assert_frame_equal(found, whole)
 
 
-def test_tables_that_are_not_sorted_are_read_whole_with_a_note(predict):
+@pytest.mark.parametrize("order", [[5, 0, 1, 2, 3, 4], [2, 3, 0, 1, 4, 5]], ids=["within a piece", "between pieces"])
+def test_tables_that_are_not_sorted_are_read_whole_with_a_note(predict, order):
     known, wanted = tables(NUMBERS)
-    mixed = wanted.iloc[[5, 0, 1, 2, 3, 4]]
+    mixed = wanted.iloc[order]
     _, _, whole = predict((known, mixed), pieces=False)
     code, err, found = predict((known, mixed), pieces=True)
     assert code == 0
@@ -115,7 +127,8 @@ def test_a_bad_cell_is_found_before_anything_is_predicted(predict):
 def test_decimal_marks_must_be_the_same_in_all_pieces(predict):
     known, wanted = tables(NUMBERS)
     known = known.astype({"x0": object})
-    known.loc[8:9, "x0"] = "0,25"
+    known.loc[8, "x0"] = "1"
+    known.loc[9:, "x0"] = "0,25"
     code, err, _ = predict((known, wanted), pieces=True)
     assert code == 2
     assert "known.csv: columns x0: got decimal commas in some rows and none in many others" in err

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TEXT, EXCEL, PARQUET = (".csv", ".tsv", ".txt"), (".xlsx",), (".parquet", ".pq")
+WHOLE_NUMBERS = {"integer_object_nulls": True}
+"""So that whole numbers beside a gap stay whole in all pieces of a Parquet file."""
 BYTES_OF_ROW = 32
 """In a text file, about."""
 FIRST_ROW = 2
@@ -233,7 +235,7 @@ def _parquet_pieces(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     with file:
         for batch in file.iter_batches(rows):
             none = False
-            yield batch.to_pandas(integer_object_nulls=True)  # else whole numbers beside a gap would become others
+            yield batch.to_pandas(**WHOLE_NUMBERS)
         if none:
             yield file.schema_arrow.empty_table().to_pandas()
 
@@ -270,16 +272,13 @@ def _frame_in(path: Path) -> pd.DataFrame:
     if suffix not in (*EXCEL, *PARQUET):
         known = ", ".join((*TEXT, *EXCEL, *PARQUET))
         raise ValueError(f"{path}: got a file that ends in {suffix or 'nothing'!r}, expected a table: {known}")
-    if suffix in EXCEL:
-        optional_module("openpyxl", "reading Excel", "excel")
-    else:
-        optional_module("pyarrow", "reading Parquet", "data")
     try:
-        return (
-            _only_sheet(pd.read_excel(path, sheet_name=None, dtype=object, keep_default_na=False))
-            if suffix in EXCEL
-            else pd.read_parquet(path)
-        )
+        if suffix in PARQUET:
+            return _parquet_file(path).read().to_pandas(**WHOLE_NUMBERS)
+        optional_module("openpyxl", "reading Excel", "excel")
+        return _only_sheet(pd.read_excel(path, sheet_name=None, dtype=object, keep_default_na=False))
+    except ImportError:
+        raise
     except Exception as error:  # each package has errors of its own for files that are damaged
         raise _not_a_table(path, error) from None
 
