@@ -19,10 +19,10 @@ import numpy as np
 from bnnp._core.cells import as_numbers
 from bnnp._core.show import Few
 from bnnp.cli.messages import note_left_out, say
-from bnnp.cli.questions import Questions, common_column
 from bnnp.cli.reading import Reading, rows_gone
 from bnnp.cli.tally import Tally
 from bnnp.models import MetaLearner
+from bnnp.questions import Questions, common_column, ids_of
 from bnnp.tasks.tables import Table, column_types, has_more_rows
 
 ROWS = 2**17
@@ -80,8 +80,14 @@ class Asking:
         return (piece.with_known_points() for piece in found[0]), found[1]
 
     def _whole(self) -> tuple[Iterable[Questions], Tally]:
-        whole = [Questions.read(self.model, self.context, self.targets, self.column, self.reading)]
-        return whole, Tally.of(self.model.columns, whole)
+        columns = self.model.columns
+        ids, inputs = [] if self.column is None else [self.column], columns.tables_names
+        known = self.reading.complete(self.context, ids, inputs, columns.y_names)
+        wanted = self.reading.complete(self.targets, ids, inputs)
+        found = Questions.of(self.model, known, wanted, self.column)
+        asked = {question.name for question in found.asked}
+        found.others.add([name for name in dict.fromkeys(ids_of(known, self.column)) if name not in asked])
+        return [found], Tally.of(columns, [found])
 
     def _in_pieces(self) -> tuple[Iterable[Questions], Tally] | None:
         if self.column is None or not any(has_more_rows(path, ROWS) for path in (self.context, self.targets)):

@@ -26,13 +26,13 @@ from bnnp.cli.options import (
     SkipUnknown,
     TaskColumn,
 )
-from bnnp.cli.questions import Question, prediction_numbers
 from bnnp.cli.reading import Reading
 from bnnp.cli.windows import Answering, Asked, Kept
 from bnnp.cli.words import print_files, with_prior
 from bnnp.evaluation.scores import Posterior
 from bnnp.inference import METHODS, Effort, infer_many
 from bnnp.prediction import ExtrapolationWarning
+from bnnp.questions import Question, prediction_numbers
 from bnnp.tasks.tables import check_out, table_writer, write_table
 from bnnp.tasks.task import Task
 

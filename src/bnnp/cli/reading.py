@@ -5,13 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from bnnp._core.columns import Columns
 from bnnp.cli.messages import note_left_out
 from bnnp.tasks.source import Collection
-from bnnp.tasks.tables import Table, from_table, outputs_of, read_table, table_pieces
+from bnnp.tasks.tables import Table, from_table, read_table, table_pieces
 
 READING = ("delimiter", "decimal", "drop_missing", "skip_small")
 """The options of all verbs that read tables."""
@@ -60,49 +56,6 @@ class Reading:
         names = [task.name for task in found.tasks]
         note_left_out("data sets with too few points", _gone(dict.fromkeys(rows.names(ids[0])), names))
         return found
-
-
-def checked_inputs(table: Table, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs of a table as numbers that the model can hold.
-
-    Args:
-        table: The table.
-        columns: The model's columns.
-
-    Returns:
-        The numbers (rows, inputs), and which rows have an empty cell or an unknown category, as none had in training.
-
-    Raises:
-        ValueError: If a cell is not of the kind that its column had in training.
-    """
-    marked = table.marked(columns.tables_names)
-    if columns.encodings is None:
-        numbers, strange = marked.numbers(columns.x_names), np.zeros(len(table), dtype=bool)
-    else:
-        numbers, strange = columns.encodings.numbers(marked.column)
-    _check_size(table, numbers, columns, "x")
-    return numbers, strange
-
-
-def checked_outputs(table: Table, columns: Columns, *, real_valued: bool) -> np.ndarray:
-    """The outputs of a table as numbers that the model can hold, labels as 0, 1, ...
-
-    Args:
-        table: The table.
-        columns: The model's columns.
-        real_valued: Whether outputs are no labels.
-
-    Raises:
-        ValueError: If a cell is neither a finite number nor a label of training.
-    """
-    numbers = outputs_of(table, columns.y_names, columns.encodings)
-    if real_valued:
-        _check_size(table, numbers, columns, "y")
-    return numbers
-
-
-def _check_size(table: Table, numbers: np.ndarray, columns: Columns, which: str) -> None:
-    columns.check_size(torch.from_numpy(numbers), which, table.where.removesuffix(": "), table.rows.tolist())
 
 
 def rows_gone(before: Table, after: Table) -> list[str]:

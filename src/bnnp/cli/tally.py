@@ -9,7 +9,7 @@ from pathlib import Path
 from bnnp._core.columns import Columns
 from bnnp._core.show import Few
 from bnnp.cli.messages import note_left_out, say
-from bnnp.cli.questions import OUTSIDE, Questions
+from bnnp.questions import OUTSIDE, Questions
 
 
 @dataclass

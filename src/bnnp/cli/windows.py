@@ -9,7 +9,6 @@ import io
 import itertools
 import math
 import shutil
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,13 +26,9 @@ import torch
 import bnnp
 from bnnp._core.files import write_atomically
 from bnnp._core.progress import points_bar
-from bnnp.cli.questions import Question, Questions, prediction_numbers
-from bnnp.models import AmortisedModel, MetaLearner
+from bnnp.models import MetaLearner
 from bnnp.models.base import model_header
-from bnnp.prediction import ExtrapolationWarning
-
-WINDOW = 256
-"""Data sets per window."""
+from bnnp.questions import WINDOW, Question, Questions, answers
 
 Window = Sequence[Question]
 Numbers = list[np.ndarray]
@@ -55,15 +50,7 @@ class Asked:
 
     def of(self, model: MetaLearner, window: Window) -> Numbers:
         """The numbers of a window."""
-        choices = {"seed": self.seed} if self.samples is None else {"seed": self.seed, "num_samples": self.samples}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
-            if isinstance(model, AmortisedModel):
-                posts = model.condition_many([(q.x, q.y) for q in window], **choices)
-                found = posts.predict([q.x_new for q in window])
-            else:
-                found = [model.condition(q.x, q.y, **choices).predict(q.x_new) for q in window]
-        return [prediction_numbers(one) for one in found]
+        return answers(model, window, self.samples, self.seed)
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,31 @@
-"""What `bnnp predict` and `bnnp infer` are asked: the known points and the targets of every data set."""
+"""What a model is asked by tables: the known points and the targets of every data set, and the table of answers."""
 
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
+from bnnp._core.columns import Columns
 from bnnp._core.show import Few
-from bnnp.cli.reading import Reading, checked_inputs, checked_outputs
-from bnnp.models import MetaLearner
+from bnnp.models import AmortisedModel, MetaLearner
+from bnnp.prediction import ExtrapolationWarning
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.frames import prediction_columns, prediction_names
-from bnnp.tasks.tables import Table
+from bnnp.tasks.tables import Table, outputs_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FROM_PRIOR, OUTSIDE = "from_prior", "outside_training"
 """Columns that say of every row whether its data set had no known points, and whether it is far from the training's."""
+WINDOW = 256
+"""Data sets that are answered at a time, where there are many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,21 +58,6 @@ class Questions:
     asked: list[Question]
     points: int
     others: Few
-
-    @staticmethod
-    def read(model: MetaLearner, context: Path, targets: Path, column: str | None, reading: Reading) -> Questions:
-        """Read the known points and the targets.
-
-        Raises:
-            ValueError: If the tables do not fit the model.
-        """
-        ids, inputs = [] if column is None else [column], model.columns.tables_names
-        known = reading.complete(context, ids, inputs, model.columns.y_names)
-        wanted = reading.complete(targets, ids, inputs)
-        found = Questions.of(model, known, wanted, column)
-        asked = {question.name for question in found.asked}
-        found.others.add([name for name in dict.fromkeys(ids_of(known, column)) if name not in asked])
-        return found
 
     @staticmethod
     def of(model: MetaLearner, known: Table, wanted: Table, column: str | None) -> Questions:
@@ -113,9 +102,72 @@ class Questions:
         return replace(self, asked=[question for question in self.asked if len(question.x)])
 
 
+def answers(model: MetaLearner, asked: Sequence[Question], samples: int | None, seed: int) -> list[np.ndarray]:
+    """The numbers (points, columns) that a table has of every prediction; `prediction_names` has the columns.
+
+    Args:
+        model: The model.
+        asked: The questions.
+        samples: Weight samples; the model's own choice if None.
+        seed: The seed of the draws. No number depends on the other questions.
+    """
+    choices = {"seed": seed} if samples is None else {"seed": seed, "num_samples": samples}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)  # there is a column for it
+        if isinstance(model, AmortisedModel):
+            posts = model.condition_many([(q.x, q.y) for q in asked], **choices)
+            found = posts.predict([q.x_new for q in asked])
+        else:
+            found = [model.condition(q.x, q.y, **choices).predict(q.x_new) for q in asked]
+    return [prediction_numbers(one) for one in found]
+
+
 def prediction_numbers(predictive: Predictive) -> np.ndarray:
     """The numbers (points, columns) that a table has of a prediction; `prediction_names` has the columns."""
     return np.stack(list(prediction_columns(predictive).values()), axis=1)
+
+
+def checked_inputs(table: Table, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs of a table as numbers that the model can hold.
+
+    Args:
+        table: The table.
+        columns: The model's columns.
+
+    Returns:
+        The numbers (rows, inputs), and which rows have an empty cell or an unknown category, as none had in training.
+
+    Raises:
+        ValueError: If a cell is not of the kind that its column had in training.
+    """
+    marked = table.marked(columns.tables_names)
+    if columns.encodings is None:
+        numbers, strange = marked.numbers(columns.x_names), np.zeros(len(table), dtype=bool)
+    else:
+        numbers, strange = columns.encodings.numbers(marked.column)
+    _check_size(table, numbers, columns, "x")
+    return numbers, strange
+
+
+def checked_outputs(table: Table, columns: Columns, *, real_valued: bool) -> np.ndarray:
+    """The outputs of a table as numbers that the model can hold, labels as 0, 1, ...
+
+    Args:
+        table: The table.
+        columns: The model's columns.
+        real_valued: Whether outputs are no labels.
+
+    Raises:
+        ValueError: If a cell is neither a finite number nor a label of training.
+    """
+    numbers = outputs_of(table, columns.y_names, columns.encodings)
+    if real_valued:
+        _check_size(table, numbers, columns, "y")
+    return numbers
+
+
+def _check_size(table: Table, numbers: np.ndarray, columns: Columns, which: str) -> None:
+    columns.check_size(torch.from_numpy(numbers), which, table.where.removesuffix(": "), table.rows.tolist())
 
 
 def _check_free(model: MetaLearner, wanted: Table) -> None:
