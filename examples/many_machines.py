@@ -7,6 +7,7 @@ python examples/many_machines.py --by ray    # pip install ray
 
 import argparse
 from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
@@ -26,11 +27,11 @@ def predict(model: bnnp.BNNP, subjects: list[Subject]) -> list[np.ndarray]:
 def cluster(by: str) -> AbstractContextManager:
     """Who runs joblib's work."""
     if by == "dask":
-        from dask.distributed import Client
+        from dask.distributed import Client  # pyright: ignore[reportMissingImports]
 
         Client(n_workers=2, threads_per_worker=1, dashboard_address=None)  # or Client("tcp://scheduler:8786")
     if by == "ray":
-        from ray.util.joblib import register_ray
+        from ray.util.joblib import register_ray  # pyright: ignore[reportMissingImports]
 
         register_ray()
     return parallel_config(backend={"here": "loky"}.get(by, by), n_jobs=2)
@@ -44,7 +45,7 @@ def main() -> None:
     subjects = [(random.uniform(-1, 1, 5), random.normal(size=5), random.uniform(-1, 1, 3)) for _ in range(1000)]
     windows = [subjects[i : i + 256] for i in range(0, len(subjects), 256)]
     with cluster(by):
-        parts = Parallel()(delayed(predict)(model, window) for window in windows)
+        parts: Any = Parallel()(delayed(predict)(model, window) for window in windows)
     found, alone = [mean for part in parts for mean in part], predict(model, subjects[-1:])[0]
     print(f"{len(found)} subjects; the last one has the same bits as alone: {np.array_equal(found[-1], alone)}")
 
