@@ -1,9 +1,9 @@
 """Training from a Parquet data set larger than memory: time and the largest memory, against the size of the data set.
 
-    python benchmarks/large_training.py make DIR --gigabytes 5
+    python benchmarks/large_training.py write DIR --gigabytes 5
     python benchmarks/large_training.py train DIR --steps 100
 
-`make` writes a folder of sorted files of about 240 MB: tasks of 100 points of a sine with noise, in row groups of
+`write` writes a folder of sorted files of about 240 MB: tasks of 100 points of a sine with noise, in row groups of
 100,000 rows. `train` reads it once for the columns and their sums, and trains a 48-48 network with 16 tasks per step.
 """
 
@@ -23,7 +23,7 @@ POINTS, ROWS = 100, 10_000_000
 """Points per task, and rows per file."""
 
 
-def make(folder: Path, gigabytes: float) -> None:
+def write(folder: Path, gigabytes: float) -> None:
     """Write files until they have this size together."""
     folder.mkdir(parents=True)
     number, written = 0, 0
@@ -55,14 +55,14 @@ def train(folder: Path, steps: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    making, training = verbs.add_parser("make"), verbs.add_parser("train")
+    making, training = verbs.add_parser("write"), verbs.add_parser("train")
     for one in (making, training):
         one.add_argument("folder", type=Path)
     making.add_argument("--gigabytes", type=float, default=5)
     training.add_argument("--steps", type=int, default=100)
     given = parser.parse_args()
-    if given.verb == "make":
-        make(given.folder, given.gigabytes)
+    if given.verb == "write":
+        write(given.folder, given.gigabytes)
     else:
         train(given.folder, given.steps)
 

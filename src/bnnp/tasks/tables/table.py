@@ -179,10 +179,7 @@ def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None 
 
     if isinstance(table, Table):
         return table
-    if decimal not in (None, ".", ","):
-        raise ValueError(f"decimal: got {decimal!r}, expected '.' or ','")
-    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-        raise ValueError(f"delimiter: got {delimiter!r}, expected one character, as in ';'")
+    _check_marks(delimiter, decimal)
     if isinstance(table, pd.DataFrame) or is_frame(table):
         return _of_frame(as_pandas(table), "")
     if not isinstance(table, str | os.PathLike):
@@ -205,6 +202,7 @@ def table_pieces(path: Path, rows: int, *, delimiter: str | None = None, decimal
         decimal: The decimal mark of numbers in a text file; if None, each piece has that of its own cells.
     """
     _check_file(path)
+    _check_marks(delimiter, decimal)
     if path.suffix.lower() in TEXT:
         for frame, numbers in text.pieces(path, delimiter, rows):
             yield Table(frame, numbers, f"{path}: ", decimal)
@@ -251,6 +249,13 @@ def _parquet_file(path: Path) -> Any:
 
 def _not_a_table(path: Path, error: Exception) -> ValueError:
     return ValueError(f"{path}: expected a table of the kind {path.suffix.lower()} ({error})")
+
+
+def _check_marks(delimiter: Any, decimal: Any) -> None:
+    if decimal not in (None, ".", ","):
+        raise ValueError(f"decimal: got {decimal!r}, expected '.' or ','")
+    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
+        raise ValueError(f"delimiter: got {delimiter!r}, expected one character, as in ';'")
 
 
 def _check_file(path: Path) -> None:
