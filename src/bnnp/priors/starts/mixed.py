@@ -7,7 +7,6 @@ step costs `O(tasks d^3)`, however many points there are.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp.priors.starts.minimise import minimise
 from bnnp.priors.starts.sums import Sums
 
 OWN, COMMON, OWN_SMOOTHNESS, COMMON_SMOOTHNESS, NOISE = range(5)
@@ -29,10 +29,6 @@ LEAST_NOISE = 1e-4
 one, with which weights cannot be inferred accurately in float64."""
 LEAST_EIGENVALUE = 1e-6
 """Share of the largest eigenvalue that is added to each, so that powers stay finite."""
-TOLERANCE = 1e-7
-"""A fit ends when an iteration gains less than this share of the log-evidence."""
-ITERATIONS = 40
-"""Largest number of iterations of a fit."""
 
 
 @dataclass(frozen=True)
@@ -231,30 +227,6 @@ def fit_mixed(
 
     found, value = minimise(loss, packed.start(), packed.least())
     return packed.model(torch.from_numpy(found)), -value
-
-
-def minimise(
-    loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, least: np.ndarray | None = None
-) -> tuple[np.ndarray, float]:
-    """Where a function is least, and its value there, by L-BFGS.
-
-    Args:
-        loss: The function, which gives its value and its slope.
-        start: Where the search begins.
-        least: Lower bounds of the numbers that are searched for; none by default.
-    """
-    from scipy import optimize  # slow to import, and only starts need it
-
-    def careful(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        try:
-            return loss(vector)
-        except torch.linalg.LinAlgError:  # pyright: ignore
-            return math.inf, np.zeros_like(vector)
-
-    options = {"maxiter": ITERATIONS, "ftol": TOLERANCE}
-    bounds = None if least is None else optimize.Bounds(lb=least)
-    found = optimize.minimize(careful, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return found.x, float(found.fun)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from bnnp._core import cells
 from bnnp._core.frames import as_pandas, is_frame
+from bnnp._core.show import Shown, listed
 from bnnp.tasks.datasets.optional import optional_module
 from bnnp.tasks.tables import text
 
@@ -28,8 +29,8 @@ FIRST_ROW = 2
 DROP = "give missing='drop' to leave such rows out"
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(Shown):
     """A table of a user. `read_table` makes it.
 
     Attributes:
@@ -51,6 +52,9 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def _described(self) -> dict[str, object]:
+        return {"rows": len(self), "columns": listed([str(name) for name in self.frame.columns])}
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Raise `ValueError` unless every name is the name of exactly one column, and no name is there twice."""
@@ -217,10 +221,9 @@ def table_pieces(path: Path, rows: int, *, delimiter: str | None = None, decimal
 
 def has_more_rows(path: Path, rows: int) -> bool:
     """Whether a file certainly can be read in pieces and may have more rows than this."""
-    suffix = path.suffix.lower()
-    if suffix in PARQUET:
+    if path.suffix.lower() in PARQUET:
         return _parquet_file(path).metadata.num_rows > rows
-    return suffix in TEXT and path.is_file() and path.stat().st_size > rows * BYTES_OF_ROW
+    return path.suffix.lower() in TEXT and path.is_file() and path.stat().st_size > rows * BYTES_OF_ROW
 
 
 def column_types(path: Path) -> Any:
