@@ -3,7 +3,7 @@
     python benchmarks/many_subjects.py --subjects 2000 --loop 50 --workers 2
 
 It makes two Parquet tables of subjects with 10 known and 10 wanted points and an untrained 48-48 model, runs the
-command with 20 samples, and prints wall time, processor time and the largest memory of the command.
+command with 20 samples, and prints wall time, processor time and the largest memory of any of its processes.
 """
 
 import argparse

@@ -6,7 +6,7 @@ import pytest
 
 import bnnp
 from bnnp.cli import windows
-from bnnp.cli.questions import Question, prediction_numbers
+from bnnp.questions import Question, prediction_numbers
 from support.command_line import run
 
 

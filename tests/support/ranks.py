@@ -45,4 +45,5 @@ if __name__ == "__main__":
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=int(rank), world_size=int(size))
     if rank == "1":
         kill_after(int(killed))
+    print("training", flush=True)
     train(int(steps), folder)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import bnnp
-from bnnp.tasks import parquet
+from bnnp.tasks import blocks, parquet
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,7 @@ def frame() -> pd.DataFrame:
 def source(frame, tmp_path, monkeypatch):
     """Blocks of ten rows, across whose ends tasks go; read in pieces of seven rows."""
     monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(blocks, "ROWS_IN_BLOCK", 10)
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=10)
     return bnnp.tasks.from_parquet(tmp_path / "t.parquet", task="who", x=["t"], y=["c"])
 
@@ -54,6 +55,41 @@ def test_a_model_learns_from_it_in_the_users_units(source):
     assert result.model.columns.x_names == ["t"]
     assert result.model.columns.task_name == "who"
     assert float(result.model.columns.x_shift) == pytest.approx(source.scan.mean[0])
+
+
+def same_tasks(one: list, other: list) -> bool:
+    return all(torch.equal(a.x, b.x) and torch.equal(a.y, b.y) for a, b in zip(one, other, strict=True))
+
+
+def test_a_folder_of_sorted_files_is_as_one_file(source, frame, tmp_path):
+    (tmp_path / "parts").mkdir()
+    for part, start in enumerate(range(0, len(frame), 10)):
+        frame[start : start + 10].to_parquet(tmp_path / "parts" / f"part-{part:05d}.parquet")
+    folder = bnnp.tasks.from_parquet(tmp_path / "parts", task="who", x=["t"], y=["c"])
+    assert folder.columns.x_shift == source.columns.x_shift
+    assert same_tasks(*(one.draw(20, torch.Generator().manual_seed(0)) for one in (source, folder)))
+    pieces = bnnp.tasks.from_parquet(tmp_path / "parts", x=["t"], y=["c"])
+    assert len(pieces) == len(frame)
+    np.testing.assert_array_equal(np.concatenate([x for x, _ in pieces])[:, 0], frame["t"])
+
+
+def test_a_folder_partitioned_by_task(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "ROWS_IN_BLOCK", 30)
+    frame.to_parquet(tmp_path / "by_task", partition_cols=["who"])
+    found = bnnp.tasks.from_parquet(tmp_path / "by_task", task="who", x=["t"], y=["c"])
+    assert len(found) == 30
+    assert len(found.blocks.parts) < 6  # small files are read together
+    expected = [group[["t", "c"]].to_numpy() for _, group in frame.groupby("who")]
+    for i, rows in enumerate(expected):
+        np.testing.assert_array_equal(torch.cat([found._task(i).x, found._task(i).y], dim=1), rows)
+
+
+def test_what_is_no_parquet_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none: there is no such file or folder"):
+        bnnp.tasks.from_parquet(tmp_path / "none", x=["t"], y=["c"])
+    (tmp_path / "t.parquet").write_text("t,c\n")
+    with pytest.raises(ValueError, match=r"t\.parquet: not a Parquet file or a folder of them"):
+        bnnp.tasks.from_parquet(tmp_path / "t.parquet", x=["t"], y=["c"])
 
 
 @pytest.mark.parametrize(

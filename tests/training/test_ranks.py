@@ -11,6 +11,7 @@ import torch
 from bnnp._core.random import OfShare, child, normal
 from bnnp._core.ranks import Ranks
 from bnnp.training.ranks import Share, check_batch, summed
+from support import killed_ranks
 from support.in_threads import in_threads
 from support.ranks import tasks, train
 
@@ -28,7 +29,10 @@ def killed(tmp_path_factory) -> tuple[Path, str]:
         [sys.executable, "-W", "ignore", *map(str, (SCRIPT, rank, 2, meeting, STEPS, folder, KILLED))]
         for rank in range(2)
     ]
-    processes = [subprocess.Popen(one, env=environment, stderr=subprocess.PIPE, text=True) for one in commands]
+    processes = [
+        subprocess.Popen(one, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for one in commands
+    ]
     errors = [process.communicate(timeout=300)[1] for process in processes]
     assert processes[0].returncode == 1, errors
     return folder, errors[0]
@@ -48,6 +52,14 @@ def test_another_number_of_processes_goes_on_to_the_numbers_of_one(killed):
     assert [record["step"] for record in resumed.history.steps] == list(range(1, STEPS + 1))
     for one, other in zip(resumed.history.steps, alone.history.steps, strict=True):
         assert one["objective"] == pytest.approx(other["objective"], rel=1e-9)  # 10 of them by two processes
+
+
+@pytest.mark.slow
+def test_processes_killed_at_random_moments():
+    found = killed_ranks.main(20)
+    assert found["killed"] >= 20
+    assert found["said"] == found["killed"]
+    assert found["same"] == found["runs"]
 
 
 def test_the_draws_of_a_share_are_those_of_the_whole():

@@ -7,7 +7,7 @@ import secrets
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -51,15 +51,33 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
         ValueError: If the path is not one.
         OSError: If the file cannot be written, as on a full disk. The old content stays.
     """
-    path = as_path(path)
     data = content.encode() if isinstance(content, str) else content
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(path)
-        with _new_file_beside(path) as (file, temporary):
-            file.write(data)
+    with written_atomically(path) as file, naming(as_path(path)):
+        file.write(data)
+    return as_path(path)
+
+
+@contextmanager
+def written_atomically(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes its place when the block ends without an error, as in `write_atomically`.
+
+    Args:
+        path: The file; its folder is made if need be.
+
+    Raises:
+        ValueError: If the path is not one.
+        OSError: If the file cannot be written, as on a full disk. The old content stays.
+    """
+    path = as_path(path)
+    with ExitStack() as stack:
+        with naming(path):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "it is a folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_leftovers(path)
+            file, temporary = stack.enter_context(_new_file_beside(path))
+        yield file
+        with naming(path):
             file.flush()
             os.fsync(file.fileno())
             if path.exists():
@@ -67,9 +85,15 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
             if os.name == "nt":  # where no open file can be renamed
                 file.close()
             os.replace(temporary, path)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of writing to a file, with its name and what to do."""
+    try:
+        yield
     except OSError as error:
         raise not_written(path, error) from error
-    return path
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import html
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 ONE_LINE = 100
 """Characters up to which an object is shown in one line."""
@@ -41,10 +42,35 @@ def as_html(title: str, rows: Mapping[str, object]) -> str:
     return f"<table><caption>{html.escape(title)}</caption>{''.join(lines)}</table>"
 
 
+FEW = 6
+"""Names that are shown of many."""
+
+
+@dataclass
+class Few:
+    """Names of which the first few are kept, and how many there were."""
+
+    first: list[str] = field(default_factory=list)
+    count: int = 0
+
+    @staticmethod
+    def of(names: Sequence[str]) -> "Few":
+        """The first of some names."""
+        return Few(list(names[:FEW]), len(names))
+
+    def add(self, names: Sequence[str], count: int | None = None) -> None:
+        """Add names, or `count` of them where only the first are given."""
+        self.first += list(names[: FEW - len(self.first)])
+        self.count += len(names) if count is None else count
+
+    def __str__(self) -> str:
+        few = ", ".join(self.first)
+        return few if self.count <= FEW else f"{few}, ... ({self.count} in all)"
+
+
 def listed(names: Sequence[str]) -> str:
     """Names in one line; if there are more than six, the first six and the number of all."""
-    few = ", ".join(names[:6])
-    return few if len(names) <= 6 else f"{few}, ... ({len(names)} in all)"
+    return str(Few.of(names))
 
 
 def span(values: Iterable[float]) -> str:

@@ -3,9 +3,10 @@
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
-from bnnp._core.show import listed
+from bnnp._core.show import Few
 from bnnp.numerics.solve import FactorisationError
 from bnnp.training import TrainingDiverged
 
@@ -100,7 +101,8 @@ def say(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def note_left_out(what: str, names: list[str]) -> None:
+def note_left_out(what: str, names: Sequence[str] | Few) -> None:
     """Say what was left out, if anything was."""
-    if names:
-        say(f"left out: {len(names)} {what} ({listed(names)})")
+    few = names if isinstance(names, Few) else Few.of(names)
+    if few.count:
+        say(f"left out: {few.count} {what} ({few})")

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 import bnnp
 from bnnp import plots
+from bnnp.cli.joined import Asking
 from bnnp.cli.messages import say
 from bnnp.cli.options import (
     DATA,
@@ -26,14 +26,14 @@ from bnnp.cli.options import (
     SkipUnknown,
     TaskColumn,
 )
-from bnnp.cli.questions import Questions, prediction_numbers
 from bnnp.cli.reading import Reading
-from bnnp.cli.windows import Asked, Kept, in_windows
+from bnnp.cli.windows import Answering, Asked, Kept
 from bnnp.cli.words import print_files, with_prior
 from bnnp.evaluation.scores import Posterior
 from bnnp.inference import METHODS, Effort, infer_many
 from bnnp.prediction import ExtrapolationWarning
-from bnnp.tasks.tables import check_out, write_table
+from bnnp.questions import Question, prediction_numbers
+from bnnp.tasks.tables import check_out, table_writer, write_table
 from bnnp.tasks.task import Task
 
 Targets = Annotated[Path, typer.Option(help="Inputs to predict at: CSV, TSV, Excel or Parquet.", rich_help_panel=DATA)]
@@ -94,13 +94,18 @@ def predict(
     _check_files(out, plot, [context, targets])
     loaded = bnnp.load(model)
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
-    questions = Questions.read(loaded, context, targets, task, reading)
+    asking = Asking.of(loaded, context, targets, task, reading)
+    pieces, tally = asking.read()
     kept = Kept(out, loaded, Asked(samples, seed))
-    numbers = in_windows(loaded, questions.asked, kept, workers, progress=not quiet)
-    first = [] if plot is None else questions.asked[:PLOTTED]
+    subjects = tally.subjects - tally.without.count * skip_small
+    first: list[Question] = []
+    with table_writer(out, asking.types) as write:
+        for piece, numbers in Answering(kept, subjects, workers, not quiet).of(pieces):
+            write(piece.table(numbers))
+            first += [] if plot is None else piece.asked[: PLOTTED - len(first)]
     choices = {} if samples is None else {"num_samples": samples}
     posteriors = [loaded.condition(q.x, q.y, seed=seed, **choices) for q in first]
-    _write_predictions(out, questions, numbers, posteriors, plot)
+    print_files([out, *_plotted(plot, posteriors, first, subjects)])
     kept.remove()
 
 
@@ -132,7 +137,8 @@ def infer(
     _check_files(out, plot, [context, targets])
     loaded = with_prior(bnnp.load(model), "infer")
     reading = Reading(delimiter, decimal, drop_missing, skip_small)
-    questions = Questions.read(loaded, context, targets or context, task, reading)
+    asking = Asking.of(loaded, context, targets or context, task, reading)
+    (questions,), _ = asking.read(whole=True)
     posteriors = infer_many(
         loaded,
         [(q.x, q.y) for q in questions.asked],
@@ -145,7 +151,8 @@ def infer(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
         predictives = [p.predict(q.x_new) for p, q in zip(posteriors, questions.asked, strict=True)]
-    _write_predictions(out, questions, [prediction_numbers(one) for one in predictives], posteriors, plot)
+    write_table(out, questions.table([prediction_numbers(one) for one in predictives]))
+    print_files([out, *_plotted(plot, posteriors, questions.asked, len(questions.asked))])
 
 
 def _check_files(out: Path, plot: Path | None, inputs: Sequence[Path | None]) -> None:
@@ -154,21 +161,16 @@ def _check_files(out: Path, plot: Path | None, inputs: Sequence[Path | None]) ->
         check_out(plot, plots.ENDINGS, [*inputs, out], "--plot")
 
 
-def _write_predictions(
-    out: Path,
-    questions: Questions,
-    numbers: Sequence[np.ndarray],
-    posteriors: Sequence[Posterior],
-    plot: Path | None,
-) -> None:
-    """Write the table, and a figure of the first posteriors where one is asked for."""
-    files = [write_table(out, questions.table(numbers))]
-    if plot is not None:
-        known = [Task.of(q.x, q.y, q.name) for q in questions.asked]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
-            figure = plots.subjects(posteriors, known[: len(posteriors)], most=PLOTTED)
-            files.append(plots.save_figure(figure, plot))
-        if len(known) > PLOTTED:
-            say(f"note: {plot} shows the first {PLOTTED} of {len(known)} subjects")
-    print_files(files)
+def _plotted(
+    plot: Path | None, posteriors: Sequence[Posterior], asked: Sequence[Question], subjects: int
+) -> list[Path]:
+    """A figure of the first posteriors, where one is asked for."""
+    if plot is None:
+        return []
+    known = [Task.of(q.x, q.y, q.name) for q in asked[: len(posteriors)]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
+        figure = plots.subjects(posteriors, known, most=PLOTTED)
+    if subjects > PLOTTED:
+        say(f"note: {plot} shows the first {PLOTTED} of {subjects} subjects")
+    return [plots.save_figure(figure, plot)]

@@ -1,17 +1,13 @@
 """How verbs read tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from bnnp._core.columns import Columns
 from bnnp.cli.messages import note_left_out
 from bnnp.tasks.source import Collection
-from bnnp.tasks.tables import Table, from_table, outputs_of, read_table
+from bnnp.tasks.tables import Table, from_table, read_table, table_pieces
 
 READING = ("delimiter", "decimal", "drop_missing", "skip_small")
 """The options of all verbs that read tables."""
@@ -29,17 +25,28 @@ class Reading:
     def table(self, path: Path) -> Table:
         return read_table(path, delimiter=self.delimiter, decimal=self.decimal)
 
+    def pieces(self, path: Path, rows: int) -> Iterator[Table]:
+        """The table of a file, a limited number of rows at a time."""
+        return table_pieces(path, rows, delimiter=self.delimiter, decimal=self.decimal)
+
     def complete(self, path: Path, ids: list[str], inputs: list[str], outputs: Sequence[str] = ()) -> Table:
         """The table of a file, without the rows that have no output, and those that --drop-missing leaves out."""
         whole = self.table(path)
         whole.check_columns([*ids, *inputs, *outputs])
-        if self.drop_missing:
-            kept, what = whole.complete(ids, [*inputs, *outputs], "drop"), "with empty cells"
-        else:
-            kept = whole.complete([], outputs, "drop") if outputs else whole
-            what = f"without {' or '.join(outputs)}"
-        note_left_out(f"rows of {path} {what}", _gone(whole.rows, kept.rows, "row"))
+        kept = self.kept(whole, ids, inputs, outputs)
+        if len(whole) and not len(kept):
+            raise ValueError(f"{whole.where}table: got an empty cell in every row, expected at least one complete row")
+        note_left_out(self.left_out_of(path, outputs), rows_gone(whole, kept))
         return kept
+
+    def kept(self, table: Table, ids: list[str], inputs: list[str], outputs: Sequence[str]) -> Table:
+        """The rows of a table that these options keep; there may be none."""
+        return table.filled(ids, [*inputs, *outputs]) if self.drop_missing else table.filled([], outputs)
+
+    def left_out_of(self, path: Path, outputs: Sequence[str]) -> str:
+        """What the rows are that are not kept."""
+        why = "with empty cells" if self.drop_missing else f"without {' or '.join(outputs)}"
+        return f"rows of {path} {why}"
 
     def tasks(self, path: Path, **columns: Any) -> Collection:
         """The data sets of a file, without the rows and data sets that the options leave out."""
@@ -51,47 +58,9 @@ class Reading:
         return found
 
 
-def checked_inputs(table: Table, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs of a table as numbers that the model can hold.
-
-    Args:
-        table: The table.
-        columns: The model's columns.
-
-    Returns:
-        The numbers (rows, inputs), and which rows have an empty cell or an unknown category, as none had in training.
-
-    Raises:
-        ValueError: If a cell is not of the kind that its column had in training.
-    """
-    marked = table.marked(columns.tables_names)
-    if columns.encodings is None:
-        numbers, strange = marked.numbers(columns.x_names), np.zeros(len(table), dtype=bool)
-    else:
-        numbers, strange = columns.encodings.numbers(marked.column)
-    _check_size(table, numbers, columns, "x")
-    return numbers, strange
-
-
-def checked_outputs(table: Table, columns: Columns, *, real_valued: bool) -> np.ndarray:
-    """The outputs of a table as numbers that the model can hold, labels as 0, 1, ...
-
-    Args:
-        table: The table.
-        columns: The model's columns.
-        real_valued: Whether outputs are no labels.
-
-    Raises:
-        ValueError: If a cell is neither a finite number nor a label of training.
-    """
-    numbers = outputs_of(table, columns.y_names, columns.encodings)
-    if real_valued:
-        _check_size(table, numbers, columns, "y")
-    return numbers
-
-
-def _check_size(table: Table, numbers: np.ndarray, columns: Columns, which: str) -> None:
-    columns.check_size(torch.from_numpy(numbers), which, table.where.removesuffix(": "), table.rows.tolist())
+def rows_gone(before: Table, after: Table) -> list[str]:
+    """The numbers of the rows that are in one table alone, in words."""
+    return _gone(before.rows, after.rows, "row")
 
 
 def _gone(before: Any, after: Any, word: str = "") -> list[str]:

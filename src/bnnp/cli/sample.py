@@ -15,10 +15,11 @@ from bnnp._core.progress import ProgressBar
 from bnnp.cli.given import refuse
 from bnnp.cli.messages import say
 from bnnp.cli.options import Decimal, Delimiter, DropMissing, ModelFile, OutTable, Quiet, Seed
-from bnnp.cli.reading import Reading, checked_inputs
+from bnnp.cli.reading import Reading
 from bnnp.cli.words import print_files, with_prior
 from bnnp.likelihoods.base import Likelihood
 from bnnp.plots.functions import Drawn
+from bnnp.questions import checked_inputs
 from bnnp.tasks.tables import check_out, write_table
 
 if TYPE_CHECKING:

@@ -6,15 +6,19 @@ order, and a window that an earlier run has computed is taken from its file.
 
 import hashlib
 import io
+import itertools
+import math
 import shutil
-import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,17 +26,14 @@ import torch
 import bnnp
 from bnnp._core.files import write_atomically
 from bnnp._core.progress import points_bar
-from bnnp.cli.questions import Question, prediction_numbers
-from bnnp.models import AmortisedModel, MetaLearner
+from bnnp.models import MetaLearner
 from bnnp.models.base import model_header
-from bnnp.prediction import ExtrapolationWarning
-
-WINDOW = 256
-"""Data sets per window."""
+from bnnp.questions import WINDOW, Question, Questions, answers
 
 Window = Sequence[Question]
 Numbers = list[np.ndarray]
 """The numbers (points, columns) of every data set of a window."""
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,7 @@ class Asked:
 
     def of(self, model: MetaLearner, window: Window) -> Numbers:
         """The numbers of a window."""
-        choices = {"seed": self.seed} if self.samples is None else {"seed": self.seed, "num_samples": self.samples}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)  # the questions have said so
-            if isinstance(model, AmortisedModel):
-                posts = model.condition_many([(q.x, q.y) for q in window], **choices)
-                found = posts.predict([q.x_new for q in window])
-            else:
-                found = [model.condition(q.x, q.y, **choices).predict(q.x_new) for q in window]
-        return [prediction_numbers(one) for one in found]
+        return answers(model, window, self.samples, self.seed)
 
 
 @dataclass(frozen=True)
@@ -80,10 +73,15 @@ class Kept:
     def folder(self) -> Path:
         return self.out.with_name(f".{self.out.name}.parts")
 
-    def file(self, window: Window) -> Path:
+    @cached_property
+    def _of_model(self) -> Any:
         digest = hashlib.sha256(repr((bnnp.__version__, model_header(self.model), self.asked)).encode())
         for values in self.model.state_dict().values():
             digest.update(values.cpu().numpy().tobytes())
+        return digest
+
+    def file(self, window: Window) -> Path:
+        digest = self._of_model.copy()
         for question in window:
             digest.update(repr([values.shape for values in (question.x, question.y, question.x_new)]).encode())
             digest.update(b"".join(values.tobytes() for values in (question.x, question.y, question.x_new)))
@@ -105,60 +103,87 @@ class Kept:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def in_windows(model: MetaLearner, questions: Window, kept: Kept, workers: int, *, progress: bool) -> Numbers:
-    """The numbers of all questions, in their order.
+@dataclass(frozen=True)
+class Answering:
+    """How questions are answered.
 
-    Args:
-        model: The model.
-        questions: The data sets.
+    Attributes:
         kept: Where windows are kept that are done.
+        subjects: How many data sets there are.
         workers: Processes to share the work; with one, it is done in this process.
         progress: Whether to show a progress bar.
-
-    Raises:
-        OSError: If a process was killed.
     """
-    windows = [questions[i : i + WINDOW] for i in range(0, len(questions), WINDOW)]
-    several = len(windows) > 1
-    found: dict[int, Numbers | None] = {i: kept.read(window) if several else None for i, window in enumerate(windows)}
-    todo = [i for i, numbers in found.items() if numbers is None]
-    with points_bar(progress and several) as bar:
-        done = len(questions) - sum(len(windows[i]) for i in todo)
-        shown = bar.add_task("predicting, subjects", total=len(questions), completed=done)
-        for i, numbers in zip(todo, _computed(model, kept.asked, [windows[i] for i in todo], workers), strict=True):
-            found[i] = numbers
-            if several:
-                kept.write(windows[i], numbers)
-            bar.advance(shown, len(windows[i]))
-    return [one for numbers in found.values() for one in numbers or ()]
+
+    kept: Kept
+    subjects: int
+    workers: int
+    progress: bool
+
+    def of(self, pieces: Iterable[Questions]) -> Iterator[tuple[Questions, Numbers]]:
+        """The numbers of all pieces, in their order.
+
+        Raises:
+            OSError: If a process was killed.
+        """
+        windows = ((piece, window) for piece in pieces for window in _windows(piece))
+        with points_bar(self.progress and self._several) as bar, self._answerer() as answer:
+            shown, found = bar.add_task("predicting, subjects", total=self.subjects), []
+            for (piece, window), numbers in _in_order(((one, answer(one[1])) for one in windows), self._ahead):
+                if self._several:
+                    self.kept.write(window, numbers)
+                bar.advance(shown, len(window))
+                found += numbers
+                if len(found) == len(piece.asked):
+                    yield piece, found
+                    found = []
+
+    @property
+    def _several(self) -> bool:
+        return self.subjects > WINDOW
+
+    @property
+    def _ahead(self) -> int:
+        return 1 if self.workers == 1 else 2 * self.workers
+
+    @contextmanager
+    def _answerer(self) -> Iterator[Callable[[Window], Callable[[], Numbers]]]:
+        """What begins to answer a window, and gives what waits for the answer."""
+        workers = min(self.workers, math.ceil(self.subjects / WINDOW))
+        model, asked = self.kept.model, self.kept.asked
+        if workers <= 1:
+            yield lambda window: self._kept_or(window, lambda: partial(asked.of, model, window))
+            return
+        with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (model, asked)) as pool:
+            try:
+                yield lambda window: self._kept_or(window, lambda: pool.submit(_work, window).result)
+            except BrokenProcessPool:
+                raise OSError(
+                    "workers: a process ended early, as when memory is short, expected all to work to the end; give "
+                    "the same command again, with fewer --workers if memory is short: what is done is kept"
+                ) from None
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _kept_or(self, window: Window, begin: Callable[[], Callable[[], Numbers]]) -> Callable[[], Numbers]:
+        done = self.kept.read(window) if self._several else None
+        return begin() if done is None else lambda: done
 
 
-def _computed(model: MetaLearner, asked: Asked, windows: Sequence[Window], workers: int) -> Iterator[Numbers]:
-    """The numbers of windows, in their order."""
-    if min(workers, len(windows)) <= 1:
-        yield from (asked.of(model, window) for window in windows)
-        return
-    with ProcessPoolExecutor(min(workers, len(windows)), get_context("spawn"), _begin, (model, asked)) as pool:
-        try:
-            yield from _in_order((pool.submit(_work, window) for window in windows), 2 * workers)
-        except BrokenProcessPool:
-            raise OSError(
-                "workers: a process ended early, as when memory is short, expected all to work to the end; give the "
-                "same command again, with fewer --workers if memory is short: what is done is kept"
-            ) from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+def _windows(piece: Questions) -> Iterator[Window]:
+    return (piece.asked[i : i + WINDOW] for i in range(0, len(piece.asked), WINDOW))
 
 
-def _in_order(submitted: Iterable[Future[Numbers]], ahead: int) -> Iterator[Numbers]:
-    """Results in the order of submission, with at most `ahead` of them under way."""
-    waiting: deque[Future[Numbers]] = deque()
-    for future in submitted:
-        waiting.append(future)
-        if len(waiting) == ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+def _in_order(begun: Iterable[tuple[Item, Callable[[], Numbers]]], ahead: int) -> Iterator[tuple[Item, Numbers]]:
+    """Every item with its answer, with at most `ahead` of them under way."""
+    waiting: deque[tuple[Item, Callable[[], Numbers]]] = deque()
+    for one in itertools.chain(begun, itertools.repeat(None)):
+        if one is not None:
+            waiting.append(one)
+        elif not waiting:
+            return
+        if one is None or len(waiting) == ahead:
+            item, answer = waiting.popleft()
+            yield item, answer()
 
 
 _of_process: list[tuple[MetaLearner, Asked]] = []

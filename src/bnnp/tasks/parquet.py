@@ -1,11 +1,10 @@
-"""Tasks in a Parquet file that is larger than memory: read by blocks, with sums over all of it made once."""
+"""Tasks in Parquet files that are larger than memory: read by blocks, with sums over all of it made once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,25 +14,25 @@ from bnnp._core.columns import Columns
 from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Tensor
 from bnnp._core.show import Shown, listed
+from bnnp.tasks.blocks import Blocks
 from bnnp.tasks.named import NamedColumns
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task
 
 ROWS_AT_ONCE = 65_536
 GROUPS = 4
-"""Row groups of the file that a draw reads: its tasks come from these."""
+"""Blocks that a draw reads: its tasks come from these."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ParquetTasks(Shown, NamedColumns, TaskSource):
-    """Data sets in a Parquet file of any size, the rows of each together. Made by `from_parquet(..., task=...)`.
+    """Data sets in Parquet files of any size, the rows of each together. Made by `from_parquet(..., task=...)`.
 
-    A draw takes a few blocks of rows (the file's row groups) at random, and tasks at random from each: every task is as
-    likely as any other. Memory holds the blocks of one draw, and two numbers per task.
+    A draw takes a few blocks of rows (row groups of the files) at random, and tasks at random from each: every task is
+    as likely as any other. Memory holds the blocks of one draw, and two numbers per task.
 
     Attributes:
-        file: The open file, as pyarrow has it.
-        path: The file's path.
+        blocks: The rows.
         task_name: The column that tells tasks apart.
         x_names: Input columns.
         y_names: Output columns.
@@ -48,8 +47,7 @@ class ParquetTasks(Shown, NamedColumns, TaskSource):
         (2, ((0.0, 2.0),))
     """
 
-    file: Any
-    path: Path
+    blocks: Blocks
     task_name: str
     x_names: tuple[str, ...]
     y_names: tuple[str, ...]
@@ -76,7 +74,7 @@ class ParquetTasks(Shown, NamedColumns, TaskSource):
 
     def draw(self, count: int, generator: torch.Generator) -> list[Task]:
         """Draw tasks at random, as `TaskSource.draw`, from a few blocks of the file."""
-        first = np.searchsorted(self.scan.starts[:-1], self._bounds)  # of each block: its first task
+        first = np.searchsorted(self.scan.starts[:-1], self.blocks.bounds)  # of each block: its first task
         sizes = torch.from_numpy(np.diff(first).astype(float))
         blocks = torch.multinomial(sizes, min(GROUPS, count), replacement=True, generator=generator).tolist()
         drawn = []
@@ -88,32 +86,26 @@ class ParquetTasks(Shown, NamedColumns, TaskSource):
 
     def _task(self, index: int) -> Task:
         start, stop = (int(row) for row in self.scan.starts[index : index + 2])
-        blocks = range(*(int(np.searchsorted(self._bounds, row, "right")) - 1 for row in (start, stop - 1)))
+        blocks = range(*(int(np.searchsorted(self.blocks.bounds, row, "right")) - 1 for row in (start, stop - 1)))
         parts = []
         for block in (*blocks, blocks.stop):
-            low = int(self._bounds[block])
+            low = int(self.blocks.bounds[block])
             parts.append(self._block(block)[max(0, start - low) : stop - low])
         values = torch.cat(parts)
         return Task(values[:, : self.in_size], values[:, self.in_size :], str(index))
 
     @cached_property
-    def _bounds(self) -> np.ndarray:
-        """The first row of every block, and the number of rows."""
-        groups = self.file.metadata
-        return np.cumsum([0, *(groups.row_group(i).num_rows for i in range(groups.num_row_groups))])
-
-    @cached_property
     def _block(self) -> Callable[[int], Tensor]:
         @lru_cache(maxsize=GROUPS + 1)
         def block(index: int) -> Tensor:
-            return torch.from_numpy(_numbers(self.file.read_row_group(index, [*self.x_names, *self.y_names])))
+            return torch.from_numpy(_numbers(self.blocks.read(index, [*self.x_names, *self.y_names])))
 
         return block
 
     def _described(self) -> dict[str, object]:
         numbers = ", ".join(f"{value:.12g}" for value in (*self.scan.mean, *self.scan.std))
         columns = listed([*self.x_names, *self.y_names])
-        return {"file": self.path.name, "tasks": len(self), "columns": columns, "means and spreads": numbers}
+        return {"file": self.blocks.path.name, "tasks": len(self), "columns": columns, "means and spreads": numbers}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,29 +127,26 @@ class Scan:
     high: np.ndarray
 
 
-def scanned(file: Any, where: str, task: str, names: list[str]) -> Scan:
+def scanned(blocks: Blocks, task: str, names: list[str]) -> Scan:
     """Read all rows once, in pieces.
 
     Args:
-        file: The open file.
-        where: Its name, for errors.
+        blocks: The rows.
         task: The column that tells tasks apart.
         names: The columns of numbers.
 
     Raises:
         ValueError: If the rows of a task are not together, a value is not a finite number, or a column does not vary.
     """
-    starts, seen, row, last = [], set(), 0, None
+    starts, seen, row, last, where = [], set(), 0, None, str(blocks.path)
     count, mean, square = 0, np.zeros(len(names)), np.zeros(len(names))
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
-    for piece in file.iter_batches(ROWS_AT_ONCE, columns=[task, *names]):
-        if piece.num_rows == 0:
-            continue
-        for place, name in _changes(piece.column(0).to_numpy(zero_copy_only=False), last):
+    for piece in blocks.pieces([task, *names], ROWS_AT_ONCE):
+        for place, name in _changes(piece.column(0).to_numpy(), last):
             if name in seen:
                 raise ValueError(
-                    f"{where}: got rows of task {name!r} in two places, expected the rows of a task together; sort the "
-                    f"file by {task!r}"
+                    f"{where}: got rows of task {name!r} in two places, expected the rows of a task together; sort by "
+                    f"{task!r}"
                 )
             seen.add(name)
             starts.append(row + place)
@@ -183,7 +172,7 @@ def _changes(ids: np.ndarray, last: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _numbers(table: Any) -> np.ndarray:
-    return np.stack([column.to_numpy(zero_copy_only=False).astype(float) for column in table.columns], axis=1)
+    return np.stack([column.to_numpy().astype(float) for column in table.columns], axis=1)
 
 
 def _check(values: np.ndarray, where: str, names: list[str], row: int) -> None:

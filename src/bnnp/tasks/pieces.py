@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from bnnp._core.shapes import Tensor
-from bnnp.tasks.datasets.optional import optional_module
+from bnnp.tasks.blocks import Blocks
 from bnnp.tasks.parquet import ParquetTasks, scanned
 
 Pair = tuple[Any, Any]
@@ -41,13 +41,12 @@ class ArrayPieces:
 
 @dataclass(frozen=True)
 class ParquetPieces:
-    """Columns of a Parquet file, of which a limited number of rows is read at a time. Made by `from_parquet`.
+    """Columns of Parquet files, of which a limited number of rows is read at a time. Made by `from_parquet`.
 
     Attributes:
-        path: The file.
+        blocks: The rows.
         x: Input columns.
         y: Output columns.
-        rows: Number of rows in the file.
         size: The most rows that are read at a time.
 
     Example:
@@ -58,18 +57,17 @@ class ParquetPieces:
         [(3, 1)]
     """
 
-    path: Path
+    blocks: Blocks
     x: tuple[str, ...]
     y: tuple[str, ...]
-    rows: int
     size: int = 65_536
 
     def __len__(self) -> int:
-        return self.rows
+        return self.blocks.rows
 
     def __iter__(self) -> Iterator[Pair]:
-        for batch in _parquet().ParquetFile(self.path).iter_batches(self.size, columns=[*self.x, *self.y]):
-            table = batch.to_pandas()
+        for piece in self.blocks.pieces([*self.x, *self.y], self.size):
+            table = piece.to_pandas()
             yield table[list(self.x)].to_numpy(float), table[list(self.y)].to_numpy(float)
 
 
@@ -80,21 +78,21 @@ def from_parquet(path: str | Path, *, x: Sequence[str], y: Sequence[str], task: 
 def from_parquet(
     path: str | Path, *, x: Sequence[str], y: Sequence[str], task: str | None = None
 ) -> ParquetPieces | ParquetTasks:
-    """Use columns of a Parquet file of any size as a context, or as many tasks.
+    """Use columns of Parquet files of any size as a context, or as many tasks.
 
     Args:
-        path: The file.
+        path: The file, or a folder of files with the same columns. Parts of paths in it like `who=7` are columns too.
         x: Input columns.
         y: Output columns.
         task: The column that tells tasks apart; the rows of a task must be together. Without it, all rows are one
             context.
 
     Returns:
-        A context for `model.condition(context, chunk_size=4096)`, which reads the file piece by piece; with `task`, a
-        task source for `bnnp.fit`, which reads it block by block.
+        A context for `model.condition(context, chunk_size=4096)`, which reads it piece by piece; with `task`, a task
+        source for `bnnp.fit`, which reads it block by block.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If there is no such file or folder.
         ImportError: If pyarrow is not installed (`pip install 'bnnp[data]'`).
         ValueError: If it is not a Parquet file, or a column is missing; with `task`, also if the rows of a task are
             not together, or a value is not a finite number.
@@ -106,23 +104,14 @@ def from_parquet(
         >>> len(context)
         3
     """
-    file = Path(path)
-    if not file.is_file():
-        raise FileNotFoundError(f"{file}: there is no such file")
-    parquet = _parquet()
-    try:
-        found = parquet.ParquetFile(file)
-    except (ValueError, OSError) as error:  # pyarrow's own errors are kinds of these
-        raise ValueError(f"{file}: not a Parquet file ({error})") from None
+    blocks = Blocks.of(Path(path))
     names = [*([] if task is None else [task]), *x, *y]
-    missing = [name for name in names if name not in found.schema_arrow.names]
+    missing = [name for name in names if name not in blocks.schema.names]
     if missing:
-        raise ValueError(
-            f"{file}: got columns {', '.join(found.schema_arrow.names)}, expected {', '.join(missing)} too"
-        )
+        raise ValueError(f"{path}: got columns {', '.join(blocks.schema.names)}, expected {', '.join(missing)} too")
     if task is not None:
-        return ParquetTasks(found, file, task, tuple(x), tuple(y), scanned(found, str(file), task, [*x, *y]))
-    return ParquetPieces(file, tuple(x), tuple(y), found.metadata.num_rows)
+        return ParquetTasks(blocks, task, tuple(x), tuple(y), scanned(blocks, task, [*x, *y]))
+    return ParquetPieces(blocks, tuple(x), tuple(y))
 
 
 def pieces_of(context: Pieces) -> Callable[[], Iterator[Pair]]:
@@ -144,7 +133,3 @@ def pieces_of(context: Pieces) -> Callable[[], Iterator[Pair]]:
     if isinstance(context, Tensor) or not isinstance(context, Iterable):
         raise ValueError(f"y: got nothing beside {type(context).__name__}, expected the outputs of these inputs")
     return lambda: iter(context)
-
-
-def _parquet() -> Any:
-    return optional_module("pyarrow.parquet", "reading Parquet", "data")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TEXT, EXCEL, PARQUET = (".csv", ".tsv", ".txt"), (".xlsx",), (".parquet", ".pq")
+WHOLE_NUMBERS = {"integer_object_nulls": True}
+"""So that whole numbers beside a gap stay whole in all pieces of a Parquet file."""
+BYTES_OF_ROW = 32
+"""In a text file, about."""
 FIRST_ROW = 2
 """The number of the first row below the header, as an editor shows it."""
 DROP = "give missing='drop' to leave such rows out"
@@ -86,11 +90,15 @@ class Table(Shown):
         self.check_columns([*ids, *numbers])
         if missing == "error" or len(self) == 0:
             return self
-        empty = np.stack([self.column(name).missing(number=name in numbers) for name in (*ids, *numbers)])
-        kept = self.take(np.flatnonzero(~empty.any(0)))
+        kept = self.filled(ids, numbers)
         if len(kept) == 0:
             raise ValueError(f"{self.where}table: got an empty cell in every row, expected at least one complete row")
         return kept
+
+    def filled(self, ids: Sequence[str], numbers: Sequence[str]) -> Table:
+        """The rows without an empty cell in these columns of names and of numbers; there may be none."""
+        empty = [self.column(name).missing(number=name in numbers) for name in (*ids, *numbers)]
+        return self.take(np.flatnonzero(~np.any(empty, axis=0))) if empty else self
 
     def take(self, places: np.ndarray) -> Table:
         """The rows at these places."""
@@ -175,23 +183,89 @@ def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None 
 
     if isinstance(table, Table):
         return table
-    if decimal not in (None, ".", ","):
-        raise ValueError(f"decimal: got {decimal!r}, expected '.' or ','")
-    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-        raise ValueError(f"delimiter: got {delimiter!r}, expected one character, as in ';'")
+    _check_marks(delimiter, decimal)
     if isinstance(table, pd.DataFrame) or is_frame(table):
         return _of_frame(as_pandas(table), "")
     if not isinstance(table, str | os.PathLike):
         raise ValueError(f"table: got {type(table).__name__}, expected a data frame or the path of a file")
     path = Path(table)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path}: this is a folder, expected a file with a table")
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file")
+    _check_file(path)
     if path.suffix.lower() in TEXT:
         frame, rows = text.read(path, delimiter)
         return Table(frame, rows, f"{path}: ", decimal)
     return _of_frame(_frame_in(path), f"{path}: ")
+
+
+def table_pieces(path: Path, rows: int, *, delimiter: str | None = None, decimal: str | None = None) -> Iterator[Table]:
+    """A table in a file, a limited number of rows at a time; the other arguments and errors are those of `read_table`.
+
+    Args:
+        path: A text file or a Parquet file; of other files, all rows come at once.
+        rows: The most rows of a piece.
+        delimiter: What separates the columns of a text file.
+        decimal: The decimal mark of numbers in a text file; if None, each piece has that of its own cells.
+    """
+    _check_file(path)
+    _check_marks(delimiter, decimal)
+    if path.suffix.lower() in TEXT:
+        for frame, numbers in text.pieces(path, delimiter, rows):
+            yield Table(frame, numbers, f"{path}: ", decimal)
+    elif path.suffix.lower() in PARQUET:
+        start = FIRST_ROW
+        for frame in _parquet_pieces(path, rows):
+            yield Table(frame, np.arange(start, start + len(frame)), f"{path}: ")
+            start += len(frame)
+    else:
+        yield read_table(path, delimiter=delimiter, decimal=decimal)
+
+
+def has_more_rows(path: Path, rows: int) -> bool:
+    """Whether a file certainly can be read in pieces and may have more rows than this."""
+    if path.suffix.lower() in PARQUET:
+        return _parquet_file(path).metadata.num_rows > rows
+    return path.suffix.lower() in TEXT and path.is_file() and path.stat().st_size > rows * BYTES_OF_ROW
+
+
+def column_types(path: Path) -> Any:
+    """The types of a Parquet file's columns, as pyarrow has them; None for other files."""
+    return _parquet_file(path).schema_arrow if path.suffix.lower() in PARQUET else None
+
+
+def _parquet_pieces(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    file, none = _parquet_file(path), True
+    with file:
+        for batch in file.iter_batches(rows):
+            none = False
+            yield batch.to_pandas(**WHOLE_NUMBERS)
+        if none:
+            yield file.schema_arrow.empty_table().to_pandas()
+
+
+def _parquet_file(path: Path) -> Any:
+    _check_file(path)
+    parquet = optional_module("pyarrow.parquet", "reading Parquet", "data")
+    try:
+        return parquet.ParquetFile(path)
+    except Exception as error:  # pyarrow has errors of its own for files that are damaged
+        raise _not_a_table(path, error) from None
+
+
+def _not_a_table(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"{path}: expected a table of the kind {path.suffix.lower()} ({error})")
+
+
+def _check_marks(delimiter: Any, decimal: Any) -> None:
+    if decimal not in (None, ".", ","):
+        raise ValueError(f"decimal: got {decimal!r}, expected '.' or ','")
+    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
+        raise ValueError(f"delimiter: got {delimiter!r}, expected one character, as in ';'")
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: this is a folder, expected a file with a table")
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file")
 
 
 def _of_frame(frame: pd.DataFrame, where: str) -> Table:
@@ -206,18 +280,15 @@ def _frame_in(path: Path) -> pd.DataFrame:
     if suffix not in (*EXCEL, *PARQUET):
         known = ", ".join((*TEXT, *EXCEL, *PARQUET))
         raise ValueError(f"{path}: got a file that ends in {suffix or 'nothing'!r}, expected a table: {known}")
-    if suffix in EXCEL:
-        optional_module("openpyxl", "reading Excel", "excel")
-    else:
-        optional_module("pyarrow", "reading Parquet", "data")
     try:
-        return (
-            _only_sheet(pd.read_excel(path, sheet_name=None, dtype=object, keep_default_na=False))
-            if suffix in EXCEL
-            else pd.read_parquet(path)
-        )
+        if suffix in PARQUET:
+            return _parquet_file(path).read().to_pandas(**WHOLE_NUMBERS)
+        optional_module("openpyxl", "reading Excel", "excel")
+        return _only_sheet(pd.read_excel(path, sheet_name=None, dtype=object, keep_default_na=False))
+    except ImportError:
+        raise
     except Exception as error:  # each package has errors of its own for files that are damaged
-        raise ValueError(f"{path}: expected a table of the kind {suffix} ({error})") from None
+        raise _not_a_table(path, error) from None
 
 
 def _only_sheet(sheets: dict[str, pd.DataFrame]) -> pd.DataFrame:

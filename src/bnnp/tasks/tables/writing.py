@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from bnnp._core.files import write_atomically
+from bnnp._core.files import naming, written_atomically
 from bnnp.tasks.datasets.optional import optional_module
 
 if TYPE_CHECKING:
@@ -56,9 +56,55 @@ def write_table(path: Path, frame: pd.DataFrame) -> Path:
     Returns:
         The path.
     """
-    suffix = path.suffix.lower()
-    if suffix != PARQUET:
-        return write_atomically(path, frame.to_csv(index=False, sep=DELIMITERS[suffix]))
-    buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
-    return write_atomically(path, buffer.getvalue())
+    with table_writer(path) as write:
+        write(frame)
+    return path
+
+
+@contextmanager
+def table_writer(path: Path, types: Any = None) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Write a table part by part; the file takes its place when the block ends without an error.
+
+    Args:
+        path: The file.
+        types: For Parquet, Arrow fields of columns whose types are known; those of the others are of the first part.
+
+    Yields:
+        A function that writes the next rows.
+    """
+    with written_atomically(path) as file, ExitStack() as stack:
+        if path.suffix.lower() == PARQUET:
+            write = _parquet_writer(file, types, stack)
+        else:
+            write = _text_writer(file, DELIMITERS[path.suffix.lower()])
+
+        def write_part(frame: pd.DataFrame) -> None:
+            with naming(path):
+                write(frame)
+
+        yield write_part
+
+
+def _text_writer(file: BinaryIO, mark: str) -> Callable[[pd.DataFrame], None]:
+    def write(frame: pd.DataFrame) -> None:
+        file.write(frame.to_csv(index=False, sep=mark, header=file.tell() == 0).encode())
+
+    return write
+
+
+def _parquet_writer(file: BinaryIO, types: Any, stack: ExitStack) -> Callable[[pd.DataFrame], None]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    opened: list[pq.ParquetWriter] = []
+
+    def write(frame: pd.DataFrame) -> None:
+        if not opened:
+            schema = pa.Schema.from_pandas(frame, preserve_index=False)
+            for field in types or ():
+                at = schema.get_field_index(field.name)
+                schema = schema if at < 0 else schema.set(at, schema.field(at).with_type(field.type))
+            opened.append(stack.enter_context(pq.ParquetWriter(file, schema)))
+        opened[0].write_table(pa.Table.from_pandas(frame, schema=opened[0].schema, preserve_index=False))
+
+    return write
