@@ -60,6 +60,7 @@ PHRASES = {
     r"bnnp\.tasks\.read_table\(path, (delimiter|decimal)=('.*?')\)": r"--\1 \2",
     r"as in \(([^ ()]+), ([^ ()]+)\)": r"as in \1,\2",
     r"^share: ": "--learnability: ",
+    r"expected bnnp\.Categorical\(\d+\)": "expected --likelihood categorical",
     r"as in bnnp\.Gaussian\((\S+)\), or a larger min_pseudo_noise": r"as in bnnp train --noise \1",
 }
 """Cures of the library, and what they are called here."""
@@ -70,7 +71,7 @@ def in_flags(message: str) -> str:
     for pattern, words in PHRASES.items():
         message = re.sub(pattern, words, message)
     message = re.sub(rf"\b({'|'.join(FLAGS)})\b", lambda found: FLAGS[found[0]], message)
-    return re.sub(rf"^({'|'.join(FIRST_WORDS)}): ", r"--\1: ", message)
+    return re.sub(rf"^({'|'.join(FIRST_WORDS)}): (?!there is no|this is a|not a)", r"--\1: ", message)  # no file's name
 
 
 def show_error(error: Exception, *, debug: bool) -> None:

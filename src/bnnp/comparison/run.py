@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bnnp._core.checks import check_count, check_positive
+from bnnp._core.checks import check_count, check_flag, check_positive
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import as_integer
 from bnnp._core.show import Shown
@@ -146,6 +146,7 @@ def compare_tasks(tasks: Collection, *, folds: int, minutes: float, progress: bo
     """
     check_count("folds", folds, "whole number of folds, as in 4")
     check_positive("minutes", minutes, "as in 10.0")
+    check_flag("progress", progress)
     if tasks.out_size != 1 or tasks.has_labels:
         raise ValueError(f"y: got {', '.join(tasks.y_names)}, expected one column of numbers")
     plan = Plan.drawn(tasks, folds, CONTEXTS, as_integer(seed))

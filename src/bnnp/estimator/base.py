@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bnnp._core.checks import check_count, check_samples
 from bnnp._core.frames import as_pandas, is_frame, like
 from bnnp.estimator import single
 from bnnp.estimator.reading import TASK, as_table
@@ -68,6 +69,8 @@ class TableLearner(BaseEstimator, abc.ABC):
 
     def _fit(self, X: Any, y: Any) -> None:  # noqa: N803
         """Learn the prior, and keep the points of every data set."""
+        if self.num_samples is not None:
+            check_samples(self.num_samples)
         table = as_table(self, X, y, task=self.task, reset=True, classes=self._classes)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         found = self._tasks(table, table.frame.columns[-1], None)
@@ -113,6 +116,7 @@ class TableLearner(BaseEstimator, abc.ABC):
         Raises:
             ValueError: If the data are not of the kind that `fit` had.
         """
+        check_count("n_samples", n_samples, "whole number of functions, as in 10")
         random = check_random_state(random_state)
         parts, order = [], []
         for answer in self._answers(X):
@@ -140,6 +144,7 @@ class TableLearner(BaseEstimator, abc.ABC):
         whole = as_pandas(X).reset_index(drop=True) if is_frame(X) else None
         names = [] if whole is None else [name for name in getattr(self, "feature_names_in_", whole) if name in whole]
         table = self._asked(X if whole is None else whole[names])
+        self._check_free(whole, quantiles)
         answers = list(self._answers_of(table))
         given = table.frame.drop(columns=[TASK] if self.task is None else []) if whole is None else whole
         columns = {
@@ -149,6 +154,13 @@ class TableLearner(BaseEstimator, abc.ABC):
         }
         own = {name: in_rows(answers, value) for name, value in columns.items()}
         return like(pd.concat([given, pd.DataFrame(own, index=given.index)], axis=1), X)
+
+    def _check_free(self, whole: pd.DataFrame | None, quantiles: Sequence[float]) -> None:
+        """Refuse a frame with a column that the prediction would have too, and two columns of one name."""
+        names = [*([] if whole is None else whole.columns), *self._columns([], quantiles), FROM_PRIOR, OUTSIDE]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"X: got {twice[0]!r}, which predictions would have too; rename or remove this column")
 
     @abc.abstractmethod
     def _columns(self, answers: Sequence[Answer], quantiles: Sequence[float]) -> dict[str, Any]:
@@ -163,10 +175,21 @@ class TableLearner(BaseEstimator, abc.ABC):
         return as_table(self, X, task=self.task, reset=False, classes=self._classes)
 
     def _answers(self, X: Any) -> list[Answer]:  # noqa: N803
-        return list(self._answers_of(self._asked(X)))
+        answers = list(self._answers_of(self._asked(X)))
+        count = sum(int(answer.outside.sum()) for answer in answers)
+        if count:
+            warnings.warn(
+                f"X: {count} rows lie outside the range of the training inputs, or have cells unlike any of training; "
+                f"predictions there may be wrong: `predict_frame` marks them in the column {OUTSIDE}",
+                ExtrapolationWarning,
+                stacklevel=3,
+            )
+        return answers
 
     def _answers_of(self, table: Table) -> Iterator[Answer]:
         """Predictions of every data set in a table."""
+        if len(table) == 0:
+            raise ValueError("X: got no rows, expected at least 1 sample")
         columns = self.model_.columns
         assert columns.encodings is not None
         x, strange = columns.encodings.numbers(table.marked(columns.tables_names).column)
@@ -220,7 +243,7 @@ class TableLearner(BaseEstimator, abc.ABC):
         likelihood, outputs = self._likelihood(tasks)
         if self.task is None and tasks.in_size == 1 and likelihood.real_valued:
             return single.fitted(self.prior, tasks, self.seed_), True
-        models = default_models(tasks.in_size, outputs, tuple(self.hidden), likelihood, seed=self.seed_)
+        models = default_models(tasks.in_size, outputs, self.hidden, likelihood, seed=self.seed_)
         if self.minutes == 0:
             start_prior(models[0], tasks, "spread", self.seed_)
             return models[0], False

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bnnp._core.cells import Column
 from bnnp._core.columns import Columns
 from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Tensor
@@ -106,7 +107,8 @@ class ParquetTasks(Shown, NamedColumns, TaskSource):
     def _block(self) -> Callable[[int], Tensor]:
         @lru_cache(maxsize=GROUPS + 1)
         def block(index: int) -> Tensor:
-            return torch.from_numpy(_numbers(self.file.read_row_group(index, [*self.x_names, *self.y_names])))
+            rows = self.file.read_row_group(index, [*self.x_names, *self.y_names])
+            return torch.from_numpy(numbers_in(rows, str(self.path)))
 
         return block
 
@@ -154,6 +156,7 @@ def scanned(file: Any, where: str, task: str, names: list[str]) -> Scan:
         if piece.num_rows == 0:
             continue
         for place, name in _changes(piece.column(0).to_numpy(zero_copy_only=False), last):
+            name = _checked_name(name, task, row + place, where)
             if name in seen:
                 raise ValueError(
                     f"{where}: got rows of task {name!r} in two places, expected the rows of a task together; sort the "
@@ -162,17 +165,24 @@ def scanned(file: Any, where: str, task: str, names: list[str]) -> Scan:
             seen.add(name)
             starts.append(row + place)
             last = name
-        values = _numbers(piece.select(names))
+        values = numbers_in(piece.select(names), where, row)
         _check(values, where, names, row)
         row += len(values)
         apart, share = values.mean(0) - mean, len(values) / (count + len(values))
         square += np.square(values - values.mean(0)).sum(0) + np.square(apart) * share * count
         mean, count = mean + apart * share, count + len(values)
         low, high = np.minimum(low, values.min(0)), np.maximum(high, values.max(0))
+    spread = np.sqrt(square / max(1, count - 1))
+    for name, fine in zip(names, np.isfinite(mean) & np.isfinite(spread), strict=True):
+        if not fine:
+            raise ValueError(
+                f"{where}: column {name!r}: got values whose mean or spread is no number, expected ones that are not "
+                "so large; change the unit of this column"
+            )
     for name, constant in zip(names, low >= high, strict=True):
         if constant:
             raise ValueError(f"{where}: column {name!r}: got no rows or one value in all, expected one that varies")
-    return Scan(np.array([*starts, row]), mean, np.sqrt(square / (count - 1)), low, high)
+    return Scan(np.array([*starts, row]), mean, spread, low, high)
 
 
 def _changes(ids: np.ndarray, last: Any) -> Iterator[tuple[int, Any]]:
@@ -182,8 +192,25 @@ def _changes(ids: np.ndarray, last: Any) -> Iterator[tuple[int, Any]]:
         yield int(place), ids[place]
 
 
-def _numbers(table: Any) -> np.ndarray:
-    return np.stack([column.to_numpy(zero_copy_only=False).astype(float) for column in table.columns], axis=1)
+def numbers_in(table: Any, where: str, first: int = 0) -> np.ndarray:
+    """The columns of an Arrow table as numbers (rows, columns); NaN where a cell is empty.
+
+    Args:
+        table: The table.
+        where: The file's name, for errors.
+        first: The number of its first row, for errors.
+
+    Raises:
+        ValueError: If another cell is not a finite number.
+    """
+    rows = np.arange(first, first + table.num_rows)
+    columns = zip(table.column_names, table.columns, strict=True)
+    found = [Column.of(cells.to_pandas(), name, rows, f"{where}: ").numbers() for name, cells in columns]
+    return np.stack(found, axis=1)
+
+
+def _checked_name(name: Any, column: str, row: int, where: str) -> str:
+    return Column(column, np.array([name], dtype=object), np.array([row]), f"{where}: ").names()[0]
 
 
 def _check(values: np.ndarray, where: str, names: list[str], row: int) -> None:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
+from bnnp._core.files import as_path
 from bnnp._core.shapes import Tensor
 from bnnp.tasks.datasets.optional import optional_module
-from bnnp.tasks.parquet import ParquetTasks, scanned
+from bnnp.tasks.named import names_of
+from bnnp.tasks.parquet import ParquetTasks, numbers_in, scanned
 
 Pair = tuple[Any, Any]
 Pieces = Iterable[Pair] | Callable[[], Iterable[Pair]]
@@ -69,8 +71,7 @@ class ParquetPieces:
 
     def __iter__(self) -> Iterator[Pair]:
         for batch in _parquet().ParquetFile(self.path).iter_batches(self.size, columns=[*self.x, *self.y]):
-            table = batch.to_pandas()
-            yield table[list(self.x)].to_numpy(float), table[list(self.y)].to_numpy(float)
+            yield numbers_in(batch.select(self.x), str(self.path)), numbers_in(batch.select(self.y), str(self.path))
 
 
 @overload
@@ -106,7 +107,7 @@ def from_parquet(
         >>> len(context)
         3
     """
-    file = Path(path)
+    file, names = as_path(path), [*([] if task is None else [task]), *names_of(x, "x"), *names_of(y, "y")]
     if not file.is_file():
         raise FileNotFoundError(f"{file}: there is no such file")
     parquet = _parquet()
@@ -114,15 +115,17 @@ def from_parquet(
         found = parquet.ParquetFile(file)
     except (ValueError, OSError) as error:  # pyarrow's own errors are kinds of these
         raise ValueError(f"{file}: not a Parquet file ({error})") from None
-    names = [*([] if task is None else [task]), *x, *y]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{file}: got the columns {', '.join(names)}, expected each column once")
     missing = [name for name in names if name not in found.schema_arrow.names]
     if missing:
         raise ValueError(
             f"{file}: got columns {', '.join(found.schema_arrow.names)}, expected {', '.join(missing)} too"
         )
     if task is not None:
-        return ParquetTasks(found, file, task, tuple(x), tuple(y), scanned(found, str(file), task, [*x, *y]))
-    return ParquetPieces(file, tuple(x), tuple(y), found.metadata.num_rows)
+        scan = scanned(found, str(file), task, names[1:])
+        return ParquetTasks(found, file, task, tuple(names_of(x, "x")), tuple(names_of(y, "y")), scan)
+    return ParquetPieces(file, tuple(names_of(x, "x")), tuple(names_of(y, "y")), found.metadata.num_rows)
 
 
 def pieces_of(context: Pieces) -> Callable[[], Iterator[Pair]]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 TEXT, EXCEL, PARQUET = (".csv", ".tsv", ".txt"), (".xlsx",), (".parquet", ".pq")
 FIRST_ROW = 2
 """The number of the first row below the header, as an editor shows it."""
-DROP = "give missing='drop' to leave such rows out"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +97,7 @@ class Table:
         Raises:
             ValueError: If a cell is empty, or a name has blanks around it.
         """
-        given = self.column(column)
-        given.refuse(given.missing(number=False), "a name", DROP)
-        names = cells.as_names(given.cells)
-        blanks = np.array([name != name.strip() for name in names], dtype=bool)
-        replace(given, cells=names).refuse(blanks, "names without blanks around them", "remove the blanks")
-        return names
+        return self.column(column).names()
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
         """Columns of finite numbers (rows, columns).
@@ -134,7 +128,7 @@ class Table:
     def refuse_missing(self, name: str) -> None:
         """Raise a `ValueError` if a cell of a column of values is empty."""
         column = self.column(name)
-        column.refuse(column.missing(), "finite numbers", DROP)
+        column.refuse(column.missing(), "finite numbers", cells.DROP)
 
     def column(self, name: str) -> cells.Column:
         """One column."""
@@ -173,8 +167,10 @@ def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None 
         return table
     if decimal not in (None, ".", ","):
         raise ValueError(f"decimal: got {decimal!r}, expected '.' or ','")
-    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-        raise ValueError(f"delimiter: got {delimiter!r}, expected one character, as in ';'")
+    if delimiter is not None and not (isinstance(delimiter, str) and text.may_separate(delimiter)):
+        raise ValueError(f"delimiter: got {delimiter!r}, expected one character that no number has, as in ';'")
+    if delimiter is not None and delimiter == decimal:
+        raise ValueError(f"delimiter: got {delimiter!r}, which is the decimal mark too; expected another, as in ';'")
     if isinstance(table, pd.DataFrame) or is_frame(table):
         return _of_frame(as_pandas(table), "")
     if not isinstance(table, str | os.PathLike):

@@ -60,6 +60,11 @@ def read(path: Path, delimiter: str | None) -> tuple[pd.DataFrame, np.ndarray]:
     return frame.set_axis(header, axis=1), np.array([line for _, line in records[1:]], dtype=int)
 
 
+def may_separate(mark: str) -> bool:
+    """Whether this is one character that can stand between columns."""
+    return len(mark) == 1 and not mark.isalnum() and mark not in "\r\n\0\"'.+-"
+
+
 def hint(columns: Sequence[str]) -> str:
     """What to try if a table seems to have one column only, for the end of an error."""
     if len(columns) != 1 or not columns[0].split():
