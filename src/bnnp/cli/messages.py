@@ -86,7 +86,11 @@ def show_error(error: Exception, *, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
     message = in_flags(str(error))
-    if not isinstance(error, EXPECTED):
+    if isinstance(error, MemoryError) or "can't allocate memory" in message:  # torch raises a RuntimeError
+        message = (
+            "this needs more memory than the machine has; ask for fewer samples, points or chains, or less at once"
+        )
+    elif not isinstance(error, EXPECTED):
         message = f"{type(error).__name__}: {message}; this should not happen: --debug shows where it did"
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {message}", style="bold red", markup=False)
 
