@@ -262,7 +262,7 @@ def checked_tasks(model: AmortisedModel, tasks: Sequence[tuple[Any, Any]]) -> li
     Raises:
         ValueError: If one does not fit; the message has its number.
     """
-    found, pairs = [], as_pairs(tasks) if not isinstance(tasks, Sequence) or len(tasks) else []
+    found, pairs = [], as_pairs(tasks, "tasks") if not isinstance(tasks, Sequence) or len(tasks) else []
     for i, (x, y) in enumerate(pairs):
         try:
             found.append(in_canonical_order(model.checked_task(x, y)))

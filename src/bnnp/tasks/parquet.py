@@ -21,6 +21,8 @@ from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task
 
 ROWS_AT_ONCE = 65_536
+LARGEST = 1e150
+"""Numbers whose squares can be summed are smaller."""
 GROUPS = 4
 """Row groups of the file that a draw reads: its tasks come from these."""
 
@@ -155,8 +157,9 @@ def scanned(file: Any, where: str, task: str, names: list[str]) -> Scan:
     for piece in file.iter_batches(ROWS_AT_ONCE, columns=[task, *names]):
         if piece.num_rows == 0:
             continue
-        for place, name in _changes(piece.column(0).to_numpy(zero_copy_only=False), last):
-            name = _checked_name(name, task, row + place, where)
+        ids = piece.column(0).to_numpy(zero_copy_only=False)
+        for place, given in _changes(ids, last):
+            name = _checked_name(given, task, row + place, where)
             if name in seen:
                 raise ValueError(
                     f"{where}: got rows of task {name!r} in two places, expected the rows of a task together; sort the "
@@ -164,7 +167,7 @@ def scanned(file: Any, where: str, task: str, names: list[str]) -> Scan:
                 )
             seen.add(name)
             starts.append(row + place)
-            last = name
+        last = ids[-1]
         values = numbers_in(piece.select(names), where, row)
         _check(values, where, names, row)
         row += len(values)
@@ -172,17 +175,10 @@ def scanned(file: Any, where: str, task: str, names: list[str]) -> Scan:
         square += np.square(values - values.mean(0)).sum(0) + np.square(apart) * share * count
         mean, count = mean + apart * share, count + len(values)
         low, high = np.minimum(low, values.min(0)), np.maximum(high, values.max(0))
-    spread = np.sqrt(square / max(1, count - 1))
-    for name, fine in zip(names, np.isfinite(mean) & np.isfinite(spread), strict=True):
-        if not fine:
-            raise ValueError(
-                f"{where}: column {name!r}: got values whose mean or spread is no number, expected ones that are not "
-                "so large; change the unit of this column"
-            )
     for name, constant in zip(names, low >= high, strict=True):
         if constant:
             raise ValueError(f"{where}: column {name!r}: got no rows or one value in all, expected one that varies")
-    return Scan(np.array([*starts, row]), mean, spread, low, high)
+    return Scan(np.array([*starts, row]), mean, np.sqrt(square / (count - 1)), low, high)
 
 
 def _changes(ids: np.ndarray, last: Any) -> Iterator[tuple[int, Any]]:
@@ -214,10 +210,10 @@ def _checked_name(name: Any, column: str, row: int, where: str) -> str:
 
 
 def _check(values: np.ndarray, where: str, names: list[str], row: int) -> None:
-    bad = np.argwhere(~np.isfinite(values))
+    bad = np.argwhere(~(np.abs(values) < LARGEST))
     if len(bad):
         place, column = bad[0]
         raise ValueError(
             f"{where}: got {values[place, column]} at row {row + place}, column {names[column]!r}, expected finite "
-            "numbers; remove or impute these rows"
+            f"numbers below {LARGEST:g}; remove or impute these rows"
         )

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, overload
 
+from bnnp._core.checks import check_kind
 from bnnp._core.files import as_path
 from bnnp._core.shapes import Tensor
 from bnnp.tasks.datasets.optional import optional_module
@@ -108,6 +110,7 @@ def from_parquet(
         3
     """
     file, names = as_path(path), [*([] if task is None else [task]), *names_of(x, "x"), *names_of(y, "y")]
+    check_kind("task", task, (str, NoneType), "the name of a column")
     if not file.is_file():
         raise FileNotFoundError(f"{file}: there is no such file")
     parquet = _parquet()

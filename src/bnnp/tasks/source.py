@@ -230,17 +230,17 @@ def _checked_names(names: Any, count: int) -> list[str]:
     return labels
 
 
-def as_pairs(data_sets: Any) -> list[tuple[Any, Any]]:
-    """What a user gave as data sets, as pairs `(x, y)`.
+def as_pairs(data_sets: Any, name: str = "data_sets") -> list[tuple[Any, Any]]:
+    """What a user gave as data sets, as pairs `(x, y)`; `name` is the argument's, for errors.
 
     Raises:
         ValueError: If these are not tasks or pairs, or there are none.
     """
     if isinstance(data_sets, str | dict | Tensor | np.ndarray) or not isinstance(data_sets, Iterable):
-        raise ValueError(f"data_sets: got {type(data_sets).__name__}, expected a list of pairs (x, y)")
+        raise ValueError(f"{name}: got {type(data_sets).__name__}, expected a list of pairs (x, y)")
     pairs = [(one.x, one.y) if isinstance(one, Task) else one for one in data_sets]
     if not pairs:
-        raise ValueError("data_sets: got no data sets, expected at least one pair (x, y)")
+        raise ValueError(f"{name}: got no data sets, expected at least one pair (x, y)")
     for index, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             count = len(pair) if isinstance(pair, tuple | list) else type(pair).__name__

@@ -158,7 +158,7 @@ def _encodings_of(model: Any, x_names: list[str], y_names: list[str]) -> Encodin
     for which, given, trained in (("x", x_names, columns.tables_names), ("y", y_names, columns.y_names)):
         if list(trained) != given:
             raise ValueError(
-                f"{which}: got {', '.join(given)}, expected {', '.join(trained)} as in the model's training"
+                f"like: got a model whose {which} is {', '.join(trained)}, expected {', '.join(given)} as asked for"
             )
     return columns.encodings or Encodings(tuple(Encoding(name, NUMBER, (0.0,)) for name in x_names))
 
