@@ -45,7 +45,7 @@ def of_parquet(column: Any = None, **choice: Any) -> Any:
 class Source(TaskSource):
     """A source of a user's making."""
 
-    in_size = out_size = 1
+    in_size = out_size = 1  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, give: Callable[[int], Any]):
         object.__setattr__(self, "give", give)

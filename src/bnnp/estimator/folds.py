@@ -86,7 +86,8 @@ class ContextSplit:
         frame = as_pandas(X) if is_frame(X) else _frame_of(X)
         if self.task not in frame:
             raise ValueError(f"task: got {self.task!r}, expected one of {', '.join(map(str, frame.columns))}")
-        return Column.of(frame[self.task], str(self.task), np.arange(len(frame))).names()
+        series = frame.iloc[:, list(frame.columns).index(self.task)]
+        return Column.of(series, str(self.task), np.arange(len(frame))).names()
 
 
 def _frame_of(array: Any) -> pd.DataFrame:

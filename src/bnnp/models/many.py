@@ -256,7 +256,7 @@ class Given:
         return MixturePredictive(means, variances, noise, alone, model.likelihood, model.columns)
 
 
-def checked_tasks(model: AmortisedModel, tasks: Sequence[tuple[Any, Any]]) -> list[Task]:
+def checked_tasks(model: AmortisedModel, tasks: Sequence[tuple[Any, Any] | Task]) -> list[Task]:
     """Users' data sets that fit a model, their points in canonical order.
 
     Raises:

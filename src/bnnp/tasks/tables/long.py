@@ -154,7 +154,8 @@ def _encodings_of(model: Any, x_names: list[str], y_names: list[str]) -> Encodin
         ValueError: If it is no model, or one of other columns.
     """
     columns = getattr(model, "columns", None)
-    check_kind("like", columns, Columns, "a model that was trained on a table")
+    if not isinstance(columns, Columns):
+        raise ValueError(f"like: got {type(model).__name__}, expected a model that was trained on a table")
     for which, given, trained in (("x", x_names, columns.tables_names), ("y", y_names, columns.y_names)):
         if list(trained) != given:
             raise ValueError(
