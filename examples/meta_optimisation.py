@@ -107,16 +107,28 @@ def with_transferred_gp(data: list[tuple[torch.Tensor, torch.Tensor]], steps: in
     return surrogate
 
 
-def regrets(function: Shifted, surrogate: Surrogate | None, evaluations: int, seed: int) -> list[float]:
-    """How far the best point so far is below the best of all, without noise, after each evaluation."""
+def regrets(
+    function: Shifted, surrogate: Surrogate | None, evaluations: int, seed: int, restarts: int = 3
+) -> list[float]:
+    """How far the best point so far is below the best of all, without noise, after each evaluation.
+
+    Args:
+        function: The function.
+        surrogate: Makes an acquisition function of the points so far; None for random points.
+        evaluations: How many there are.
+        seed: Seed of the first points, the noise and the restarts.
+        restarts: Restarts of the search for the best acquisition value, each of 10 times as many iterations.
+    """
     generator = torch.Generator().manual_seed(seed)
     x, y = points(function, FIRST, generator)
     for step in range(evaluations - FIRST):
         if surrogate is None:
             new = torch.rand(1, 2, generator=generator, dtype=torch.float64)
         else:
-            options: dict[str, bool | float | int | str] = {"maxiter": 30, "seed": 1000 * seed + step}
-            new, _ = optimize_acqf(surrogate(x, y), BOUNDS, q=1, num_restarts=3, raw_samples=64, options=options)
+            options: dict[str, bool | float | int | str] = {"maxiter": 10 * restarts, "seed": 1000 * seed + step}
+            new, _ = optimize_acqf(
+                *(surrogate(x, y), BOUNDS), q=1, num_restarts=restarts, raw_samples=64, options=options
+            )
         x, y = torch.cat([x, new]), torch.cat([y, observed(function, new, generator)])
     return (function.best - np.maximum.accumulate(function(x)[:, 0].numpy())).clip(min=0).tolist()
 
@@ -144,21 +156,26 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5.0, help="time to learn the prior")
     parser.add_argument("--repeats", type=int, default=20, help="new functions")
     parser.add_argument("--evaluations", type=int, default=12, help="evaluations of each")
+    parser.add_argument("--restarts", type=int, default=3, help="restarts of each search for the next point")
+    parser.add_argument("--methods", nargs="+", choices=list(COLOURS), default=list(COLOURS), help="all by default")
     parser.add_argument("--out", default="meta_optimisation.png")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")  # those of BoTorch and its optimisers
     generator = torch.Generator().manual_seed(0)
     data = [points(Shifted(generator), 40, generator) for _ in range(chosen.tasks)]
-    methods: dict[str, Surrogate | None] = {
-        "bnnp": with_bnnp(data, chosen.minutes),
-        "GP": with_gp,
-        "GP, transferred": with_transferred_gp(data, 200),
-        "random search": None,
+    makers: dict[str, Callable[[], Surrogate | None]] = {
+        "bnnp": lambda: with_bnnp(data, chosen.minutes),
+        "GP": lambda: with_gp,
+        "GP, transferred": lambda: with_transferred_gp(data, 200),
+        "random search": lambda: None,
     }
     new = [Shifted(torch.Generator().manual_seed(10_000 + i)) for i in range(chosen.repeats)]
     found = {}
-    for name, surrogate in methods.items():
-        found[name] = np.array([regrets(f, surrogate, chosen.evaluations, i) for i, f in enumerate(new)])
+    for name in chosen.methods:
+        surrogate = makers[name]()
+        found[name] = np.array(
+            [regrets(f, surrogate, chosen.evaluations, i, chosen.restarts) for i, f in enumerate(new)]
+        )
         for count in (4, 8, chosen.evaluations):
             values = found[name][:, min(count, found[name].shape[1]) - 1]
             error = values.std(ddof=1) / len(values) ** 0.5

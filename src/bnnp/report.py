@@ -62,7 +62,7 @@ def write_report(path: str | Path, result: FitResult | Learned, tasks: TaskSourc
         The path.
     """
     generator = torch.Generator().manual_seed(seed)
-    drawn = tasks.draw(min(SHOWN, len(tasks)) if isinstance(tasks, Collection) else 20, generator)
+    drawn = tasks.drawn(min(SHOWN, len(tasks)) if isinstance(tasks, Collection) else 20, generator)
     told = result.decisions if isinstance(result, Learned) else []
     judged = _judged(result.judged, seed) if isinstance(result, Learned) and result.judged is not None else None
     with warnings.catch_warnings():
@@ -97,9 +97,8 @@ def _judged(judged: Judged, seed: int) -> PredictedTasks:
         scores = {OWN: evaluate(judged.model, splits, seed=seed)}
         if judged.model.likelihood.real_valued:
             source = judged.tasks
-            known = (
-                source.tasks if isinstance(source, Collection) else source.draw(64, torch.Generator().manual_seed(seed))
-            )
+            generator = torch.Generator().manual_seed(seed)
+            known = source.tasks if isinstance(source, Collection) else source.drawn(64, generator)
             scores |= {name: evaluate(Simple(method(known)), splits, seed=seed) for name, method in SIMPLE.items()}
     return PredictedTasks(splits, posts, predictions, scores)
 

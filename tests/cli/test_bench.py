@@ -26,7 +26,7 @@ def test_a_process_of_its_own_reports_time_and_memory():
 
 
 def test_a_process_that_fails_says_why():
-    with pytest.raises(RuntimeError, match=r"small.*expected one of"):
+    with pytest.raises(OSError, match=r"small.*expected one of"):
         bench.measure_in_process(replace(SMALL, prior="nonsense"), ["library"], 1)
 
 

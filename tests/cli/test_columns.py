@@ -52,7 +52,10 @@ def test_the_command_line_and_python_give_the_same_numbers(trained, monkeypatch,
     assert found[["visit", "site"]].equals(wanted[["visit", "site"]])
     assert found["outside_training"].tolist() == [True, False, False, False, False]
     model = bnnp.load(folder / "model")
-    predictive = model.condition(known[INPUTS], known[y], num_samples=8).predict(wanted[INPUTS])
+    posterior = model.condition(known[INPUTS], known[y], num_samples=8)
+    with pytest.warns(bnnp.ExtrapolationWarning, match="1 of 5 rows have an empty cell or a category"):
+        predictive = posterior.predict(wanted[INPUTS])
+    assert model.columns.outside(wanted[INPUTS]).tolist() == found["outside_training"].tolist()
     names = ["level_mean"] if y == "level" else ["label_is_high", "label_is_low"]
     np.testing.assert_allclose(found[names], predictive.mean, rtol=1e-6)
 

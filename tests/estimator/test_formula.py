@@ -35,7 +35,7 @@ def test_words_are_classes():
 @pytest.mark.parametrize(
     ("formula", "at", "message"),
     [
-        ("conc ~ tme | who", 7, "there is no column 'tme'; the table has who, time"),
+        ("conc ~ tme | who", 7, "got 'tme', expected a column: who, time"),
         ("conc ~ time + | who", 14, "got '|', expected an input"),
         ("conc time | who", 5, "got 'time', expected '~'"),
         ("~ time | who", 0, "got '~', expected an output"),

@@ -13,6 +13,7 @@ NAMES: list[Any] = ["nonsense", 7, ""]
 SEEDS: list[Any] = [1.5, "0", None, True, 2**64, -(2**63) - 1]
 FLAGS: list[Any] = ["yes", 2, None]
 KINDS: list[Any] = ["gaussian", 3, object]
+NO_PATHS: list[Any] = ["", " ", None, 3, b"run", ["run"], "run\0", math.nan]
 SHARES: list[Any] = [-0.1, 1.1, math.nan, "half"]
 MATRICES: dict[str, Any] = {
     "a number": 3.0,

@@ -106,6 +106,8 @@ def cases() -> Iterator[tuple[str, list[str], str]]:
     yield from of_options()
     for label, verb, words in COLUMN_OPTIONS:
         for name, (content, message) in TABLES.items():
+            if verb == "sample" and "name" in name.split():  # it reads no names
+                continue
             yield (
                 f"{label}-{name}",
                 [verb, *_with_out(verb, [w.format(bad=f"{{{content}}}", **KEPT) for w in words])],

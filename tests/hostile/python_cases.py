@@ -15,9 +15,10 @@ import torch
 import bnnp
 from bnnp import inference, neural_processes, objectives, starts
 from bnnp.tasks import ContextCount, Split, Task, from_arrays, from_table, random_split, read_table
-from hostile.bad_values import COUNTS, FLAGS, KINDS, MATRICES, NAMES, POSITIVE, SEEDS, SHARES
+from hostile.bad_values import COUNTS, FLAGS, KINDS, MATRICES, NAMES, NO_PATHS, POSITIVE, SEEDS, SHARES
+from hostile.frame_cases import TABLE as FRAMES
+from hostile.people_cases import TABLE as PEOPLE
 
-NO_PATHS = ["", None, 3, b"run", ["run"], "run\0", math.nan]
 X, Y = [0.0, 0.5, 1.0], [1.0, 2.0, 0.5]
 
 
@@ -290,7 +291,7 @@ TABLE: list[tuple[str, Door, dict[str, list[Any]]]] = [
 
 def cases() -> Iterator[tuple[str, Door, dict[str, Any]]]:
     """Every bad argument by itself: its label, the call, the argument."""
-    for door, call, arguments in TABLE:
+    for door, call, arguments in [*TABLE, *FRAMES, *PEOPLE]:
         for name, values in arguments.items():
             for number, value in enumerate(values):
                 yield f"{door}-{name}-{number}", call, {name: value}

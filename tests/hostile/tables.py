@@ -31,6 +31,21 @@ FILES: dict[str, tuple[str, bytes]] = {
     "blank name": ("j.csv", b"subject,hour,level\na,0,1\n a,1,2\n"),
     "percent": ("pc.csv", b"subject,hour,level\na,0,1\na,5%,2\n"),
     "units": ("un.csv", b"subject,hour,level\na,0 h,1\na,5 h,2\n"),
+    "no-break name": ("nb.csv", "subject,hour,level\na\u00a0,0,1\na,1,2\n".encode()),
+    "without mark": ("wm.csv", "subject,hour,level\na,0,1\n".encode("utf-16-le")),
+    "comment": ("co.csv", b"# made in 2024\nsubject,hour,level\na,0,1\na,1,2\n"),
+    "minus": ("mi.csv", "subject,hour,level\na,\u22121,1\na,1,2\n".encode()),
+    "hexadecimal": ("hx.csv", b"subject,hour,level\na,0x1,1\na,1,2\n"),
+    "spaced": ("sd.csv", b"subject,hour,level\na,1 234,1\na,1,2\n"),
+    "points": ("pt.csv", b"subject;hour;level\na;1.234.567;1\na;2;2\n"),
+    "zones": ("zo.csv", b"subject,day,level\na,2024-01-01T08:00Z,1\na,2024-01-02T08:00,2\n"),
+    "one class": ("oc.csv", b"subject,hour,level\na,0,yes\na,1,yes\nb,0,yes\nb,1,yes\n"),
+    "negative labels": ("nl.csv", b"subject,hour,level\na,0,-1\na,1,1\nb,0,1\nb,1,-1\n"),
+    "billion labels": ("bl.csv", b"subject,hour,level\na,0,0\na,1,1000000000\nb,0,1\nb,1,0\n"),
+    "own categories": ("oo.csv", b"subject,hour,kind,level\na,0,p,1\na,1,p,2\nb,0,q,1\nb,1,q,3\n"),
+    "constant": ("cn.csv", b"subject,hour,level\na,0,1\na,1,1\nb,0,1\nb,1,1\n"),
+    "single": ("sg.csv", b"subject,hour,level\na,0,1\nb,1,2\n"),
+    "american": ("am.csv", b"subject,hour,level\na,02/20/2024,1\na,03/01/2024,2\n"),
     "huge": ("hu.csv", b"subject,hour,level\na,0,1\na,1e200,2\na,1,1\n"),
 }
 """Bad files by what is wrong with them."""
@@ -64,11 +79,20 @@ TABLES: dict[str, tuple[str, str]] = {
     "blank name": ("blank name", "'subject': got ' a' at row 3.*remove the blanks"),
     "percent": ("percent", "'hour': got '5%' at row 3"),
     "units": ("units", "'hour': got '0 h' at row 2"),
+    "no-break name": ("no-break name", "names without blanks around them"),
+    "without mark": ("without mark", "UTF-8"),
+    "comment": ("comment", "there is no such column; the table has # made in 2024"),
+    "minus": ("minus", "'hour': got '\u22121' at row 2"),
+    "hexadecimal": ("hexadecimal", "'hour': got '0x1' at row 2"),
+    "spaced": ("spaced", "'hour': got '1 234' at row 2"),
+    "points": ("points", "'hour': got '1.234.567' at row 2"),
+    "american": ("american", "'hour': got '02/20/2024' at row 2"),
 }
 """What is wrong with a table: the file, and what the message must have. Every reader of tables must refuse it."""
 
 TRAIN = ["--task", "subject", "--x", "hour", "--y", "level", "--hidden", "4", "--steps", "2", "--quiet"]
 QUICK = ["--method", "ensemble", "--steps", "2", "--quiet"]
+COMPARE = ["--task", "subject", "--x", "hour", "--y", "level", "--quiet"]
 COLUMN_OPTIONS: list[tuple[str, str, list[str]]] = [
     ("train", "train", ["{bad}", *TRAIN]),
     ("predict-context", "predict", ["{model}", "--context", "{bad}", "--targets", "{wanted}"]),
@@ -77,6 +101,8 @@ COLUMN_OPTIONS: list[tuple[str, str, list[str]]] = [
     ("infer-targets", "infer", ["{model}", "--context", "{known}", "--targets", "{bad}", *QUICK]),
     ("evaluate", "evaluate", ["{model}", "{bad}"]),
     ("app", "app", ["{model}", "--table", "{bad}", "--export", "page.html"]),
+    ("compare", "compare", ["{bad}", *COMPARE]),
+    ("sample", "sample", ["{model}", "--at", "{bad}"]),
 ]
 """Where tables are read."""
 
@@ -85,6 +111,25 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     (["train", "{known}", "--source", "gp"], "either a table or --source"),
     (["train"], "either a table or --source"),
     (["train", "{known}", "--x", "hour", "--y", "level"], "--task"),
+    (["train", "{zones}", *TRAIN, "--x", "day"], "column"),
+    (["train", "{zones}", *TRAIN[:2], "--x", "day", *TRAIN[4:]], "times that all have a zone, or none"),
+    (["train", "{one class}", *TRAIN], "two classes or more"),
+    (["train", "{negative labels}", *TRAIN, "--likelihood", "categorical"], "--likelihood: got the labels -1, 1"),
+    (["train", "{billion labels}", *TRAIN, "--likelihood", "categorical"], "--likelihood: got the labels 0, 1, 1e"),
+    (["train", "{own categories}", *TRAIN, "--x", "kind"], "categories that 2 data sets share"),
+    (["train", "{constant}", *TRAIN], "level: got the value 1 in every row"),
+    (["train", "{single}", *TRAIN], "--skip-small"),
+    (["train", "{single}", *TRAIN, "--skip-small"], "no data set of 2 points or more"),
+    (["train", "{known}", *TRAIN, "--delimiter", ",", "--decimal", ","], "--delimiter: got ',', which is the decimal"),
+    (["train", "{known}", *TRAIN, "--noise", "1e-300"], "--noise: got 1e-300"),
+    (["train", "{known}", *TRAIN[:6], "--hidden", "10000000,10000000"], "--hidden: got a request for .* GB"),
+    (["train", "{known}", *TRAIN, "--samples", "10000000000000"], "more memory than the machine has"),
+    (["sample", "{model}", "--points", "100000000000"], "sample: got a request for .* GB"),
+    (["predict", "model", "--context", "{known}", "--targets", "{wanted}"], "^error: model: there is no such file"),
+    (["experiment", "posterior_quality", "--workers", "-2"], "--workers: got -2"),
+    (["compare", "{constant}", *COMPARE, "--folds", "2"], "level: got the value 1 in every row"),
+    (["compare", "{single}", *COMPARE], "--folds: got 4 for 0 data sets"),
+    (["compare", "{known}", *COMPARE, "--folds", "3"], "--folds: got 3 for 2 data sets"),
     *[
         (["train", "--source", "gp", *words.split()], words.split()[0])
         for words in ("--task a", "--x a", "--y a", "--drop-missing", "--skip-small", "--delimiter ;", "--decimal ,")

@@ -135,7 +135,7 @@ def test_no_data_sets():
     ("tasks", "message"),
     [
         ([([0.0], [0.0]), ([0.0, 1.0], [0.0])], r"tasks: data set 1 of 2: x and y: got 2 and 1 points"),
-        ([([0.0], [0.0]), 3], r"tasks: data set 1 of 2: "),
+        ([([0.0], [0.0]), 3], r"task '1': got int arrays, expected a pair"),
     ],
 )
 def test_a_wrong_data_set_is_named(tasks, message):

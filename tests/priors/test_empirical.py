@@ -70,6 +70,7 @@ def test_a_free_covariance_does_not_take_noise_for_structure(monkeypatch):
     monkeypatch.setattr("bnnp.priors.starts.search.DENSITIES", (1.0,))
     random = np.random.default_rng(0)
     model = started(kinetics(40, random), hidden=(64, 64), dtype=torch.float64)
+    assert isinstance(model.likelihood, bnnp.Gaussian)
     noise = model.likelihood.noise.detach() * model.columns.y_scale
     assert noise.tolist() == pytest.approx([0.3], rel=0.3)
     scores = bnnp.evaluate(model, kinetics(20, random), num_samples=4, seed=0)

@@ -42,6 +42,12 @@ def test_draws_are_tasks_and_depend_on_the_generator_alone(source):
     assert counts.max() < 45
 
 
+def test_names_that_are_numbers_go_across_pieces(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 7)
+    frame.assign(who=frame["who"].str[1:].astype(int)).to_parquet(tmp_path / "n.parquet")
+    assert len(bnnp.tasks.from_parquet(tmp_path / "n.parquet", task="who", x=["t"], y=["c"])) == 30
+
+
 def test_sums_are_those_of_the_whole_table(source, frame):
     numbers = frame[["t", "c"]].to_numpy()
     np.testing.assert_allclose(source.scan.mean, numbers.mean(0), rtol=1e-12)

@@ -88,6 +88,8 @@ def _as_tensor(values: Any, name: str) -> Tensor:
         if isinstance(values, Tensor):
             if values.is_complex():
                 raise ValueError(f"{name}: expected numbers, got {CURES['c']}")
+            if values.is_nested:
+                raise ValueError(f"{name}: got a nested tensor, expected one row per point; give a data set for each")
             return values.detach().cpu().to_dense().to(torch.float64, copy=True)
         return torch.from_numpy(_as_array(values, name))
     except (TypeError, OverflowError, RuntimeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>"))
 """What stands in a column of numbers where there is none, in small letters."""
+DROP = "give missing='drop' to leave such rows out"
 TRUTH = {"true": 1.0, "false": 0.0}
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
@@ -97,10 +98,11 @@ def _name(cell: Any) -> str:
 def _number(cell: Any, mark: str) -> float:
     if isinstance(cell, str):
         word = cell.strip()
-        word = word.replace(",", ".") if mark == "," and "." not in word else word
+        if mark == ",":
+            word = "" if "." in word else word.replace(",", ".")  # a point would set thousands apart
         return float(word) if NUMBER.fullmatch(word) else TRUTH.get(word.lower(), math.nan)
     try:
-        return math.nan if isinstance(cell, complex) else float(cell)
+        return math.nan if isinstance(cell, complex | bytes) else float(cell)
     except (TypeError, ValueError, OverflowError):
         return math.nan
 
@@ -134,6 +136,18 @@ class Column:
         """Which cells are empty, as in a column of numbers or of names."""
         return is_missing(self.cells, number=number)
 
+    def names(self) -> np.ndarray:
+        """The cells as names, text as written.
+
+        Raises:
+            ValueError: If a cell is empty, or a name has blanks around it.
+        """
+        self.refuse(self.missing(number=False), "a name", DROP)
+        names = as_names(self.cells)
+        blanks = np.array([name != name.strip() for name in names], dtype=bool)
+        replace(self, cells=names).refuse(blanks, "names without blanks around them", "remove the blanks")
+        return names
+
     def numbers(self) -> np.ndarray:
         """The cells as finite numbers; NaN for those that are empty. Where all are true or false, these are 1 and 0.
 
@@ -147,7 +161,8 @@ class Column:
                 "numbers first, as in hours since the first one"
             )
         found, missing = as_numbers(self.cells, self.mark), self.missing()
-        self.refuse(~np.isfinite(found) & ~missing, "finite numbers", "correct or remove this row")
+        expected = "finite numbers" if self.mark == "." else "finite numbers, as in 0,5, without points"
+        self.refuse(~np.isfinite(found) & ~missing, expected, "correct or remove this row")
         truth = self._truth()
         if not (truth | missing).all():
             self.refuse(truth, "numbers alone, or true and false alone", "correct or remove this row")

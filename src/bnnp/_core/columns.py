@@ -79,19 +79,30 @@ class Columns(Units):
         Raises:
             ValueError: If these are not the columns of training, or numbers that the model can hold.
         """
-        values = as_columns(self._encoded(x), name, len(self.x_names), self.given_names("x"))
+        numbers, strange = self._encoded(x)
+        values = as_columns(numbers, name, len(self.x_names), self.given_names("x"))
         self.check_size(values.to(self.x_shift.device), "x", name)
+        if strange.any():
+            warnings.warn(
+                f"{name}: {int(strange.sum())} of {len(values)} rows have an empty cell or a category that training "
+                "did not have; the mean of training is taken for it",
+                ExtrapolationWarning,
+                stacklevel=4,
+            )
         return values
 
-    def _encoded(self, x: Any) -> Any:
-        """A frame with the columns of the user's tables as numbers; anything else as it is."""
-        encodings = self.encodings
-        if encodings is None or encodings.plain or not is_frame(x) or list(column_names(x)) == self.x_names:
-            return x
+    def _encoded(self, x: Any) -> tuple[Any, np.ndarray]:
+        """A frame with the columns of the user's tables as numbers, and which rows have a cell unlike any of training.
+
+        Anything else is given back as it is.
+        """
+        encodings, nothing = self.encodings, np.zeros(0, dtype=bool)
+        if encodings is None or not is_frame(x) or list(column_names(x)) == self.x_names != encodings.tables_names:
+            return x, nothing
         if sorted(column_names(x)) != sorted(encodings.tables_names):
-            return x  # `as_columns` says what is wrong
+            return x, nothing  # `as_columns` says what is wrong
         frame = as_pandas(x)
-        return encodings.numbers(lambda name: Column.of(frame.loc[:, name], name, np.arange(len(frame))))[0]
+        return encodings.numbers(lambda name: Column.of(frame.loc[:, name], name, np.arange(len(frame))))
 
     def outputs(self, y: ArrayLike | Tensor, *, real_valued: bool, name: str = "y") -> Float[Tensor, "points y"]:
         """A user's outputs as checked numbers, in the user's units.
@@ -151,7 +162,7 @@ class Columns(Units):
             )
 
     def outside(self, x: ArrayLike | Tensor) -> Bool[Tensor, "points"]:
-        """Which inputs lie outside the range of the training inputs. None does if that range is not known.
+        """Which inputs lie outside the range of the training inputs, or have a cell unlike any of training.
 
         Args:
             x: Inputs (points, in), in the user's units.
@@ -164,8 +175,11 @@ class Columns(Units):
             >>> trained.columns.outside([0.0, 3.0]).tolist()
             [False, True]
         """
-        values = self.inputs(x)
-        return torch.zeros(len(values), dtype=torch.bool) if self.ranges is None else self.ranges.outside(values)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            values, strange = self.inputs(x), torch.from_numpy(self._encoded(x)[1])
+        far = torch.zeros(len(values), dtype=torch.bool) if self.ranges is None else self.ranges.outside(values)
+        return far | strange if len(strange) else far
 
     def warn_outside(self, x: Float[Tensor, "points x"]) -> None:
         """Warn if an input lies outside the range of the training inputs."""

@@ -16,6 +16,8 @@ from bnnp._core.cells import Column, as_names, as_numbers
 NUMBER, CATEGORY, DATE, DURATION = "number", "category", "date", "duration"
 UNITS = {"days": 86400.0, "hours": 3600.0, "seconds": 1.0}
 """The units of times, in seconds; a column has the largest of which it spans two or more."""
+ZONED = re.compile(r".*(Z|\d{2}:\d{2}[+-]\d{2}:?\d{2}|\.\d+[+-]\d{2}:?\d{2})", re.ASCII)
+"""A date with its time zone."""
 ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?", re.ASCII)
 CLOCK = re.compile(r"(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?", re.ASCII)
 UNKNOWN = "unknown"
@@ -66,7 +68,9 @@ class Encoding:
             )
         kind = _kind(column, ~missing)
         if kind == CATEGORY:
-            return _with_means(Encoding(column.name, kind, (), levels=_levels(column, missing, tasks)), column)
+            levels = _levels(column, missing, tasks)
+            column.refuse(~missing & (not levels), f"categories that {LEAST_TASKS} data sets share", "leave it out")
+            return _with_means(Encoding(column.name, kind, (), levels=levels), column)
         if kind in (DATE, DURATION):
             origin, unit = _origin(_seconds(column, kind), kind)
             return _with_means(Encoding(column.name, kind, (0.0,), origin=origin, unit=unit), column)
@@ -186,7 +190,9 @@ def classes_of(column: Column) -> tuple[str, ...]:
     """The labels of an output column, sorted; none if it holds numbers."""
     if _kind(column, ~column.missing()) != CATEGORY:
         return ()
-    return tuple(sorted(set(_labels(column)[~column.missing()])))
+    found = tuple(sorted(set(_labels(column)[~column.missing()])))
+    column.refuse(~column.missing() & (len(found) == 1), "two classes or more", "one class teaches nothing")
+    return found
 
 
 def _with_means(encoding: Encoding, column: Column) -> Encoding:
@@ -247,6 +253,9 @@ def _seconds(column: Column, kind: str) -> np.ndarray:
     missing = column.missing()
     cells = _without(column.cells, missing) if column.cells.dtype.kind == "O" else column.cells
     if kind == DATE:
+        zones = np.array([_has_zone(cell) for cell in cells])
+        if (~zones & ~missing).any():
+            column.refuse(zones & ~missing, "times that all have a zone, or none", "give all cells the same zone")
         fine = [not isinstance(c, str) or bool(ISO.fullmatch(c.strip())) for c in cells.tolist()]
         readable = pd.Series(_without(cells, ~np.array(fine)) if cells.dtype.kind == "O" else cells)
         since = pd.to_datetime(readable, format="ISO8601", utc=True, errors="coerce") - pd.Timestamp(0, tz="UTC")
@@ -258,6 +267,10 @@ def _seconds(column: Column, kind: str) -> np.ndarray:
     example = "dates, as in 2024-05-17 or 2024-05-17T08:30" if kind == DATE else "durations, as in 08:30 or 08:30:15"
     column.refuse(np.isnan(found) & ~missing, example, "correct or remove this row")
     return found
+
+
+def _has_zone(cell: Any) -> bool:
+    return bool(ZONED.fullmatch(cell.strip())) if isinstance(cell, str) else getattr(cell, "tzinfo", None) is not None
 
 
 def _clock(cell: Any) -> Any:

@@ -29,7 +29,7 @@ def as_path(value: Any, name: str = "path") -> Path:
     Raises:
         ValueError: If it is not a string or a path, is empty, or no file can have such a name.
     """
-    if not isinstance(value, str | os.PathLike) or str(value) == "" or "\0" in str(value):
+    if not isinstance(value, str | os.PathLike) or not str(value).strip() or "\0" in str(value):
         raise ValueError(f"{name}: got {value!r}, expected the name of a file or folder, as in 'model.bnnp'")
     return Path(value)
 

@@ -88,7 +88,7 @@ class Gallery:
             return self.tasks[number % len(self.tasks)]
         if isinstance(self.tasks, Synthetic):
             return self._drawn(self.tasks, number)[0]
-        return self.tasks.draw(1, torch.Generator().manual_seed(number))[0]
+        return self.tasks.drawn(1, torch.Generator().manual_seed(number))[0]
 
     def function(self, number: int) -> dict[str, list[float]] | None:
         """The true function of a data set, as inputs and values, where the source knows it."""

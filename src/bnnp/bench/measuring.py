@@ -142,7 +142,7 @@ def measure_in_process(setting: Setting, kinds: list[str], repeats: int, plain: 
     )
     if finished.returncode != 0:
         reason = (finished.stderr.strip().splitlines() or ["killed, perhaps for lack of memory"])[-1]
-        raise RuntimeError(f"{setting.describe()}, {' and '.join(kinds)}: {reason}")
+        raise OSError(f"{setting.describe()}, {' and '.join(kinds)}: {reason}")
     return json.loads(finished.stdout)
 
 

@@ -45,8 +45,10 @@ def experiment(
 
     Example: bnnp experiment posterior_quality --scale small --workers 2
     """
-    if workers == 0:
-        raise ValueError("workers: got 0, expected a number of runs side by side, as in 2, or -1 for all processors")
+    if workers == 0 or workers < -1:
+        raise ValueError(
+            f"workers: got {workers}, expected a number of runs side by side, as in 2, or -1 for all processors"
+        )
     check_choice("backend", backend, BACKENDS)
     folder = experiments_folder()
     outcome = load_harness(folder).perform(

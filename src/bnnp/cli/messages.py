@@ -61,6 +61,7 @@ PHRASES = {
     r"bnnp\.tasks\.read_table\(path, (delimiter|decimal)=('.*?')\)": r"--\1 \2",
     r"as in \(([^ ()]+), ([^ ()]+)\)": r"as in \1,\2",
     r"^share: ": "--learnability: ",
+    r"expected bnnp\.Categorical\(\d+\)": "expected --likelihood categorical",
     r"as in bnnp\.Gaussian\((\S+)\), or a larger min_pseudo_noise": r"as in bnnp train --noise \1",
 }
 """Cures of the library, and what they are called here."""
@@ -71,7 +72,7 @@ def in_flags(message: str) -> str:
     for pattern, words in PHRASES.items():
         message = re.sub(pattern, words, message)
     message = re.sub(rf"\b({'|'.join(FLAGS)})\b", lambda found: FLAGS[found[0]], message)
-    return re.sub(rf"^({'|'.join(FIRST_WORDS)}): ", r"--\1: ", message)
+    return re.sub(rf"^({'|'.join(FIRST_WORDS)}): (?!there is no|this is a|not a)", r"--\1: ", message)  # no file's name
 
 
 def show_error(error: Exception, *, debug: bool) -> None:
@@ -86,7 +87,11 @@ def show_error(error: Exception, *, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
     message = in_flags(str(error))
-    if not isinstance(error, EXPECTED):
+    if isinstance(error, MemoryError) or "can't allocate memory" in message:  # torch raises a RuntimeError
+        message = (
+            "this needs more memory than the machine has; ask for fewer samples, points or chains, or less at once"
+        )
+    elif not isinstance(error, EXPECTED):
         message = f"{type(error).__name__}: {message}; this should not happen: --debug shows where it did"
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {message}", style="bold red", markup=False)
 

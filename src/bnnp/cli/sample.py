@@ -71,9 +71,10 @@ def sample(
     loaded = with_prior(bnnp.load(model), "sample")
     columns: Columns = loaded.columns
     reading = Reading(delimiter, decimal, drop_missing)
+    if at is None:
+        _check_size(num, points, columns)
     x = _grid(columns, low, high, points) if at is None else _inputs(at, columns, reading)
-    numbers = num * len(x) * (len(columns.x_names) + len(columns.y_names) + 1)
-    check_memory("sample", numbers, "draw fewer functions with --num, or at fewer points", BYTES_A_CELL)
+    _check_size(num, len(x), columns)
     drawn = loaded.prior.functions(num, seed)
     table = _table(drawn, x, columns, progress=not quiet)
     _tell_of_distance(columns, loaded.likelihood, x, table)
@@ -83,6 +84,12 @@ def sample(
         figure = plots.functions(drawn, x[:, 0], labels=(columns.x_names[0], *names))
         files.append(plots.save_figure(figure, out.with_suffix(".png")))
     print_files(files)
+
+
+def _check_size(num: int, points: int, columns: Columns) -> None:
+    """Refuse a table that does not fit into memory."""
+    numbers = num * points * (len(columns.x_names) + len(columns.y_names) + 1)
+    check_memory("sample", numbers, "draw fewer functions with --num, or at fewer points", BYTES_A_CELL)
 
 
 def _grid(columns: Columns, low: float | None, high: float | None, points: int) -> np.ndarray:

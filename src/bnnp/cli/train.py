@@ -240,7 +240,7 @@ def _write(result: FitResult | Learned, tasks: TaskSource, out: Path, seed: int)
 
 
 def _prior_figure(model: BNNP, tasks: TaskSource, path: Path, seed: int) -> Path:
-    data = tasks.draw(20, torch.Generator().manual_seed(seed))
+    data = tasks.drawn(20, torch.Generator().manual_seed(seed))
     x, columns = torch.cat([task.x for task in data]), model.columns
     grid = np.linspace(float(x.min()), float(x.max()), 300)
     labels = (columns.x_names[0], *columns.y_names[: model.likelihood.y_size(len(columns.y_names))])

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from bnnp._core.show import listed
 from bnnp.cli.words import numbers
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.bernoulli import Bernoulli
@@ -80,10 +81,24 @@ def _likelihood(name: str, noise: float, max_noise: float | None, tasks: TaskSou
     if name == "bernoulli":
         return Bernoulli(), tasks.out_size
     if name == "categorical" and isinstance(tasks, Collection):
-        named = 0 if tasks.encodings is None else len(tasks.encodings.classes)
-        classes = named or 1 + int(max(float(task.y.max()) for task in tasks.tasks))
+        classes = _classes(tasks)
         return Categorical(classes), classes
     raise ValueError(
         f"likelihood: got {name!r}, expected gaussian, heteroscedastic, bernoulli, or categorical with a table of "
         "labels 0, 1, ..."
     )
+
+
+def _classes(tasks: Collection) -> int:
+    """The number of classes of labels that are words, or numbers from 0."""
+    if tasks.encodings is not None and tasks.encodings.classes:
+        return len(tasks.encodings.classes)
+    found = torch.cat([task.y for task in tasks.tasks]).unique()
+    count = int(found.max()) + 1
+    whole = bool((found == found.round()).all()) and float(found.min()) >= 0
+    if not whole or len(found) < 2 or count > 2 * len(found):
+        raise ValueError(
+            f"likelihood: got the labels {listed([f'{label:g}' for label in found.tolist()])}, expected 0, 1, ... for "
+            "categorical, or words"
+        )
+    return count

@@ -23,6 +23,8 @@ LENGTHS, SIZES = (0.05, 50.0), (1e-4, 1e2)
 """Bounds of length scales and variances of Gaussian processes, for standardised columns."""
 NEAR, FAR = 1e-3, 1e6
 """Length scales over the numbers of tasks by which two tasks have nothing, or everything, in common."""
+RANK = 1e-8
+"""Singular values of the mixed model's design below this, by point, count as zero."""
 SPLINE = 6
 """Degrees of freedom of the mixed model's spline of an input; one less than its values, where these are few."""
 
@@ -80,18 +82,20 @@ def mixed(tasks: Sequence[Task], minutes: float, seed: int) -> Predict:
 
     x, y = stacked(tasks)
     varying = [j for j in range(x.shape[1]) if any(len(task.x[:, j].unique()) > 1 for task in tasks)]
+    varying = [varying[place - 1] for place in _independent(_with_ones(x[:, varying]))[1:]]
     design = dmatrix(_formula(x, varying), _data(x))
+    kept = _independent(np.asarray(design))
     groups = np.repeat(np.arange(len(tasks)), [len(task) for task in tasks])
 
     def own(rows: torch.Tensor) -> np.ndarray:
-        return np.hstack([np.ones((len(rows), 1)), rows[:, varying].numpy()])
+        return _with_ones(rows[:, varying])
 
     def shared(rows: torch.Tensor) -> np.ndarray:
-        return np.asarray(build_design_matrices([design.design_info], _data(rows))[0])
+        return np.asarray(build_design_matrices([design.design_info], _data(rows))[0])[:, kept]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of variances at 0, which few tasks often have
-        found = MixedLM(y.numpy()[:, 0], np.asarray(design), groups, own(x)).fit(reml=True)
+        found = MixedLM(y.numpy()[:, 0], np.asarray(design)[:, kept], groups, own(x)).fit(reml=True)
     effects, spread, noise = np.asarray(found.fe_params), np.asarray(found.cov_re), float(found.scale)
     doubt = np.asarray(found.cov_params())[: len(effects), : len(effects)]
 
@@ -100,8 +104,10 @@ def mixed(tasks: Sequence[Task], minutes: float, seed: int) -> Predict:
         gain = spread @ z.T @ np.linalg.inv(z @ spread @ z.T + noise * np.eye(len(z)))
         mean = there @ effects + z_new @ gain @ (known.y.numpy()[:, 0] - shared(known.x) @ effects)
         left, away = spread - gain @ z @ spread, there - z_new @ gain @ shared(known.x)
-        variance = np.einsum("ij,jk,ik->i", z_new, left, z_new) + np.einsum("ij,jk,ik->i", away, doubt, away)
-        return Normal(mean, np.sqrt(variance + noise))
+        variance = np.einsum("ij,jk,ik->i", z_new, left, z_new) + np.einsum("ij,jk,ik->i", away, doubt, away) + noise
+        if not (variance > 0).all():  # also where it is no number
+            raise np.linalg.LinAlgError("its fit gives a variance that is not positive")
+        return Normal(mean, np.sqrt(variance))
 
     return predict
 
@@ -144,6 +150,19 @@ def _formula(x: torch.Tensor, varying: Sequence[int]) -> str:
         for j, count in enumerate(values)
     ]
     return " + ".join(["1", *terms])
+
+
+def _with_ones(x: torch.Tensor) -> np.ndarray:
+    return np.hstack([np.ones((len(x), 1)), x.numpy()])
+
+
+def _independent(design: np.ndarray) -> list[int]:
+    """The columns that are no sums of those before them, as inputs that are constant or repeat others are."""
+    kept: list[int] = []
+    for column in range(design.shape[1]):
+        if np.linalg.matrix_rank(design[:, [*kept, column]], tol=RANK * len(design) ** 0.5) > len(kept):
+            kept.append(column)
+    return kept
 
 
 def _data(x: torch.Tensor) -> dict[str, np.ndarray]:

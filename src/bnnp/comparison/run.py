@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bnnp._core.checks import check_count, check_positive
+from bnnp._core.checks import check_count, check_flag, check_positive
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import as_integer
 from bnnp._core.show import Shown
-from bnnp.comparison.methods import METHODS, Method, Normal
+from bnnp.comparison.methods import METHODS, Method, Normal, Predict
 from bnnp.comparison.plan import Plan
 from bnnp.evaluation.score import score
 from bnnp.plots.figure import make_figure
@@ -22,7 +22,7 @@ from bnnp.prediction import ExtrapolationWarning
 from bnnp.prediction.base import Predictive
 from bnnp.tasks.source import Collection
 from bnnp.tasks.tables import from_table
-from bnnp.tasks.task import Task
+from bnnp.tasks.task import Split, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,6 +146,7 @@ def compare_tasks(tasks: Collection, *, folds: int, minutes: float, progress: bo
     """
     check_count("folds", folds, "whole number of folds, as in 4")
     check_positive("minutes", minutes, "as in 10.0")
+    check_flag("progress", progress)
     if tasks.out_size != 1 or tasks.has_labels:
         raise ValueError(f"y: got {', '.join(tasks.y_names)}, expected one column of numbers")
     plan = Plan.drawn(tasks, folds, CONTEXTS, as_integer(seed))
@@ -172,15 +173,31 @@ def compared(
         for fold in range(len(plan.folds)):
             known, splits = plan.parts(tasks, fold)
             for name, method in methods.items():
-                began = time.perf_counter()
-                predict = method(known, minutes, seed)
-                for split in splits:
-                    own = {"method": name, "fold": fold, "task": split.target.name}
-                    rows.append({**own, **_scores(_quietly(predict, split.context, split.target), split.target)})
-                seconds[name] += time.perf_counter() - began
                 bar.advance()
-    groups: Any = pd.DataFrame(rows).groupby(["method", "fold", "task"], sort=False)[list(SCORES)]
+                if name not in seconds:
+                    continue
+                began = time.perf_counter()
+                try:
+                    rows += _of_fold(name, fold, method(known, minutes, seed), splits)
+                    seconds[name] += time.perf_counter() - began
+                except np.linalg.LinAlgError as error:
+                    warnings.warn(f"{name}: it cannot be fitted to fold {fold + 1} ({error}); left out", stacklevel=3)
+                    del seconds[name]
+    groups: Any = pd.DataFrame([row for row in rows if row["method"] in seconds]).groupby(
+        ["method", "fold", "task"], sort=False
+    )[list(SCORES)]
     return Comparison(groups.mean().reset_index(), seconds)
+
+
+def _of_fold(name: str, fold: int, predict: Predict, splits: Sequence[Split]) -> list[dict[str, Any]]:
+    """The scores of a method, one row per split."""
+    return [
+        {
+            **{"method": name, "fold": fold, "task": split.target.name},
+            **_scores(_quietly(predict, split.context, split.target), split.target),
+        }
+        for split in splits
+    ]
 
 
 def _quietly(predict: Any, known: Task, target: Task) -> Normal | Predictive:

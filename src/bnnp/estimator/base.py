@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bnnp._core.checks import check_count, check_samples
 from bnnp._core.frames import as_pandas, is_frame, like
 from bnnp.estimator import single
 from bnnp.estimator.reading import TASK, as_table
@@ -68,13 +69,15 @@ class TableLearner(BaseEstimator, abc.ABC):
 
     def _fit(self, X: Any, y: Any) -> None:  # noqa: N803
         """Learn the prior, and keep the points of every data set."""
+        if self.num_samples is not None:
+            check_samples(self.num_samples)
         table = as_table(self, X, y, task=self.task, reset=True, classes=self._classes)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         found = self._tasks(table, table.frame.columns[-1], None)
         self._check_sizes(found)
         self.model_, self.trained_ = self._learned(found)
         self.known_ = {task.name: task for task in found.tasks}
-        self._kept: dict[str, Any] = {}
+        self._kept: list[Any] = []
 
     def observe(self, X: Any, y: Any) -> Any:  # noqa: N803
         """Take in known points of data sets, new ones or those of training. The prior stays as it is.
@@ -95,7 +98,7 @@ class TableLearner(BaseEstimator, abc.ABC):
             before = self.known_.get(task.name)
             joined = task if before is None else _joined(before, task)
             self.known_ = {**self.known_, task.name: joined}
-        self._kept = {}
+        self._kept = []
         return self
 
     def sample_functions(self, X: Any, n_samples: int = 10, random_state: Any = 0) -> np.ndarray:  # noqa: N803
@@ -113,6 +116,7 @@ class TableLearner(BaseEstimator, abc.ABC):
         Raises:
             ValueError: If the data are not of the kind that `fit` had.
         """
+        check_count("n_samples", n_samples, "whole number of functions, as in 10")
         random = check_random_state(random_state)
         parts, order = [], []
         for answer in self._answers(X):
@@ -140,7 +144,8 @@ class TableLearner(BaseEstimator, abc.ABC):
         whole = as_pandas(X).reset_index(drop=True) if is_frame(X) else None
         names = [] if whole is None else [name for name in getattr(self, "feature_names_in_", whole) if name in whole]
         table = self._asked(X if whole is None else whole[names])
-        answers = list(self._answers_of(table))
+        self._check_free(whole, quantiles)
+        answers = self._answers_of(table)
         given = table.frame.drop(columns=[TASK] if self.task is None else []) if whole is None else whole
         columns = {
             **self._columns(answers, quantiles),
@@ -149,6 +154,13 @@ class TableLearner(BaseEstimator, abc.ABC):
         }
         own = {name: in_rows(answers, value) for name, value in columns.items()}
         return like(pd.concat([given, pd.DataFrame(own, index=given.index)], axis=1), X)
+
+    def _check_free(self, whole: pd.DataFrame | None, quantiles: Sequence[float]) -> None:
+        """Refuse a frame with a column that the prediction would have too, and two columns of one name."""
+        names = [*([] if whole is None else whole.columns), *self._columns([], quantiles), FROM_PRIOR, OUTSIDE]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"X: got {twice[0]!r}, which predictions would have too; rename or remove this column")
 
     @abc.abstractmethod
     def _columns(self, answers: Sequence[Answer], quantiles: Sequence[float]) -> dict[str, Any]:
@@ -163,40 +175,59 @@ class TableLearner(BaseEstimator, abc.ABC):
         return as_table(self, X, task=self.task, reset=False, classes=self._classes)
 
     def _answers(self, X: Any) -> list[Answer]:  # noqa: N803
-        return list(self._answers_of(self._asked(X)))
+        answers = self._answers_of(self._asked(X))
+        count = sum(int(answer.outside.sum()) for answer in answers)
+        if count:
+            warnings.warn(
+                f"X: {count} rows lie outside the range of the training inputs, or have cells unlike any of training; "
+                f"predictions there may be wrong: `predict_frame` marks them in the column {OUTSIDE}",
+                ExtrapolationWarning,
+                stacklevel=3,
+            )
+        return answers
 
-    def _answers_of(self, table: Table) -> Iterator[Answer]:
+    def _answers_of(self, table: Table) -> list[Answer]:
         """Predictions of every data set in a table."""
+        if len(table) == 0:
+            raise ValueError("X: got no rows, expected at least 1 sample")
         columns = self.model_.columns
         assert columns.encodings is not None
         x, strange = columns.encodings.numbers(table.marked(columns.tables_names).column)
         columns.check_size(torch.from_numpy(x), "x", "X")
-        names = table.names(self._task_column())
-        for name in dict.fromkeys(names):
-            rows = np.flatnonzero(names == name)
-            posterior, known = self._posterior(name)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ExtrapolationWarning)
-                predictive = posterior.predict(x[rows])
-            yield Answer(rows, predictive, known, columns.outside(x[rows]).numpy() | strange[rows])
+        codes, names = pd.factorize(table.names(self._task_column()))
+        rows = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+        known = [self._known_of(name) for name in names]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            predictives = self._predicted(known, [x[some] for some in rows])
+        return [
+            Answer(some, predictive, len(task), columns.outside(x[some]).numpy() | strange[some])
+            for some, predictive, task in zip(rows, predictives, known, strict=True)
+        ]
 
-    def _posterior(self, name: str) -> tuple[Any, int]:
-        """The posterior of a data set given its known points, and the number of these."""
-        known = self.known_.get(name)
-        if name not in self._kept or self.task is not None:
-            x = torch.zeros(0, self.model_.in_size) if known is None else known.x
-            y = torch.zeros(0, self.model_.y_size) if known is None else known.y
-            self._kept[name] = self._conditioned(x, y)
-            if self.task is not None:
-                return self._kept.pop(name), len(x)
-        return self._kept[name], 0 if known is None else len(known)
+    def _known_of(self, name: str) -> Task:
+        """The known points of a data set."""
+        nothing = Task(torch.zeros(0, self.model_.in_size), torch.zeros(0, self.model_.y_size), name)
+        return self.known_.get(name, nothing)
 
-    def _conditioned(self, x: torch.Tensor, y: torch.Tensor) -> Any:
-        if self.trained_ or self.model_.likelihood.real_valued or not len(x):
-            return self.model_.condition(x, y, num_samples=self.num_samples, seed=self.seed_)
+    def _predicted(self, known: Sequence[Task], inputs: Sequence[np.ndarray]) -> list[Predictive]:
+        """One prediction per data set, given its known points."""
+        if self.task is None:  # one data set, whose posterior is kept
+            if not self._kept:
+                self._kept.append(self._posterior(known[0]))
+            return [self._kept[0].predict(inputs[0])]
+        if self.trained_ or self.model_.likelihood.real_valued:
+            choices = {"num_samples": self.num_samples, "seed": self.seed_}
+            return self.model_.condition_many(known, **choices).predict(inputs)
+        return [self._posterior(task).predict(x) for task, x in zip(known, inputs, strict=True)]
+
+    def _posterior(self, known: Task) -> Any:
+        """The posterior of a data set; of labels by fitting, where no inference networks were trained."""
+        if self.trained_ or self.model_.likelihood.real_valued or not len(known):
+            return self.model_.condition(known.x, known.y, num_samples=self.num_samples, seed=self.seed_)
         choices: dict[str, Any] = {} if self.num_samples is None else {"num_samples": self.num_samples}
         effort = Effort(steps=STEPS)
-        return infer_many(self.model_, [(x, y)], method="mfvi", effort=effort, seed=self.seed_, **choices)[0]
+        return infer_many(self.model_, [known], method="mfvi", effort=effort, seed=self.seed_, **choices)[0]
 
     def _task_column(self) -> str:
         return TASK if self.task is None else f"x{self.task}" if isinstance(self.task, int) else self.task
@@ -220,7 +251,7 @@ class TableLearner(BaseEstimator, abc.ABC):
         likelihood, outputs = self._likelihood(tasks)
         if self.task is None and tasks.in_size == 1 and likelihood.real_valued:
             return single.fitted(self.prior, tasks, self.seed_), True
-        models = default_models(tasks.in_size, outputs, tuple(self.hidden), likelihood, seed=self.seed_)
+        models = default_models(tasks.in_size, outputs, self.hidden, likelihood, seed=self.seed_)
         if self.minutes == 0:
             start_prior(models[0], tasks, "spread", self.seed_)
             return models[0], False

@@ -15,6 +15,7 @@ from bnnp.estimator.base import Answer, TableLearner, in_rows
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.categorical import Categorical
 from bnnp.likelihoods.gaussian import Gaussian
+from bnnp.prediction.base import checked_levels
 from bnnp.tasks.source import Collection
 
 NOISE = 0.1
@@ -93,7 +94,7 @@ class BNNPRegressor(RegressorMixin, TableLearner):
         if return_std:
             found.append(in_rows(answers, lambda one: one.predictive.std[:, 0]))
         if quantiles is not None:
-            levels = list(quantiles)
+            levels = checked_levels(quantiles).reshape(-1).tolist()
             found.append(in_rows(answers, lambda one: one.predictive.quantile(levels)[..., 0].T))
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -109,6 +110,8 @@ class BNNPRegressor(RegressorMixin, TableLearner):
         }
 
     def _likelihood(self, tasks: Collection) -> tuple[Likelihood, int]:
+        if tasks.has_labels:
+            raise ValueError(f"y: got {tasks.encodings.classes[0]!r}, expected numbers; use bnnp.BNNPClassifier")  # pyright: ignore
         return Gaussian(NOISE), 1
 
 
@@ -193,6 +196,12 @@ class BNNPClassifier(ClassifierMixin, TableLearner):
         super()._fit(X, y)
         labels = np.asarray(y).reshape(-1)
         self.classes_ = np.unique(labels[~np.asarray(pd.isna(labels))])
+        strange = [label for label in self.classes_ if str(label) not in self._names()]
+        if strange:
+            raise ValueError(
+                f"y: got the label {strange[0]!r}, expected labels without blanks around them, and none that stands "
+                "for an empty cell, as NA does"
+            )
         self._places = [self._names().index(str(label)) for label in self.classes_]
 
     def _names(self) -> list[str]:

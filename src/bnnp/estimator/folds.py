@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from bnnp._core.checks import check_count
+from bnnp._core.cells import Column
+from bnnp._core.checks import check_count, is_whole
 from bnnp._core.frames import as_pandas, is_frame
 
 
@@ -36,11 +38,13 @@ class ContextSplit:
     """
 
     def __init__(self, task: str | int, context: int = 3, folds: int = 5, random_state: int = 0):
-        if isinstance(context, bool) or not isinstance(context, int | np.integer) or context < 0:
+        if not is_whole(context) or context < 0:
             raise ValueError(f"context: got {context!r}, expected a whole number of rows, as in 3")
         check_count("folds", folds, "whole number of folds, as in 5")
         if folds < 2:
             raise ValueError(f"folds: got {folds!r}, expected 2 or more")
+        if not is_whole(random_state) or random_state < 0:
+            raise ValueError(f"random_state: got {random_state!r}, expected a whole number, at least 0")
         self.task, self.context, self.folds, self.random_state = task, context, folds, random_state
 
     def __repr__(self) -> str:
@@ -65,7 +69,7 @@ class ContextSplit:
             ValueError: If there are fewer data sets than folds, or no such column.
         """
         random = np.random.default_rng(self.random_state)
-        names = np.asarray([str(name) for name in self._names(X)])
+        names = self._names(X)
         found = list(dict.fromkeys(names))
         if len(found) < self.folds:
             raise ValueError(f"folds: got {self.folds} for {len(found)} data sets, expected at most as many folds")
@@ -78,10 +82,16 @@ class ContextSplit:
     def _hidden(self, rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
         return random.permutation(rows)[min(self.context, len(rows) - 1) :]
 
-    def _names(self, X: Any) -> Any:  # noqa: N803
-        if not is_frame(X):
-            return np.asarray(X)[:, int(self.task)]
-        frame = as_pandas(X)
+    def _names(self, X: Any) -> np.ndarray:  # noqa: N803
+        frame = as_pandas(X) if is_frame(X) else _frame_of(X)
         if self.task not in frame:
             raise ValueError(f"task: got {self.task!r}, expected one of {', '.join(map(str, frame.columns))}")
-        return frame[self.task]
+        series = frame.iloc[:, list(frame.columns).index(self.task)]
+        return Column.of(series, str(self.task), np.arange(len(frame))).names()
+
+
+def _frame_of(array: Any) -> pd.DataFrame:
+    values = np.asarray(array, dtype=object)
+    if values.ndim != 2:
+        raise ValueError(f"X: got shape {values.shape}, expected (rows, columns)")
+    return pd.DataFrame(values)

@@ -55,7 +55,7 @@ def fit_table(formula: str, table: Any, **settings: Any) -> BNNPRegressor | BNNP
     seen: set[str] = set()
     for word in (output, *inputs, task):
         if word.name not in names:
-            raise _error(formula, word.at, f"there is no column {word.name!r}; the table has {', '.join(names)}")
+            raise _error(formula, word.at, f"got {word.name!r}, expected a column: {', '.join(names)}")
         if word.name in seen:
             raise _error(formula, word.at, f"got {word.name!r} twice, expected each column once")
         seen.add(word.name)

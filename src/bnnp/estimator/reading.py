@@ -32,6 +32,7 @@ def as_table(estimator: BaseEstimator, X: Any, y: Any = None, *, task: Any, rese
     Raises:
         ValueError: If these are not data that the estimator can take.
     """
+    _check_task(task, is_frame(X))
     if is_frame(X):
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         frame = as_pandas(X).reset_index(drop=True)
@@ -53,7 +54,16 @@ def _of_arrays(estimator: Any, X: Any, y: Any, task: Any, reset: bool, classes: 
         X = validate_data(estimator, X, reset=reset, **checks)  # noqa: N806
     else:
         X, y = validate_data(estimator, X, y, reset=reset, y_numeric=not classes, **checks)  # noqa: N806
-    return pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]), y
+    names = [f"x{i}" for i in range(X.shape[1])] if reset else getattr(estimator, "feature_names_in_", None)
+    names = [f"x{i}" for i in range(X.shape[1])] if names is None else [str(name) for name in names]
+    return pd.DataFrame(X, columns=names), y
+
+
+def _check_task(task: Any, frame: bool) -> None:
+    """Refuse a column of tasks that cannot be one."""
+    kind, example = (str, "'subject'") if frame else ((str, int, np.integer), "0")
+    if task is not None and (isinstance(task, bool) or not isinstance(task, kind)):
+        raise ValueError(f"task: got {task!r}, expected the column that names the data set of each row, as {example}")
 
 
 def _outputs(y: Any, classes: bool) -> Any:

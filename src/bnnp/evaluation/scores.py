@@ -12,7 +12,7 @@ import torch
 from bnnp._core.checks import check_count, check_positive, check_samples
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
-from bnnp._core.show import Shown
+from bnnp._core.show import Shown, listed
 from bnnp._core.threads import in_parallel
 from bnnp.evaluation.score import score, with_noise
 from bnnp.prediction.base import Predictive
@@ -161,6 +161,7 @@ def evaluate(
         check_positive("noise", noise, "as in 0.1")
     check_count("num_tasks", num_tasks, "whole number of tasks, as in 64")
     number = as_integer(seed)
+    _check_columns(model, tasks)
     splits = _splits(tasks, num_tasks, context_share, context_count, child(number, _SPLIT))
     with ProgressBar(len(splits), enabled=progress, label="data sets") as bar:
 
@@ -171,6 +172,27 @@ def evaluate(
 
         rows = in_parallel(score_one, range(len(splits)))
     return Scores(pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)]))
+
+
+def _check_columns(model: Any, tasks: Any) -> None:
+    """Refuse tasks of a table whose columns, categories or classes are not those of the model's training."""
+    columns, encodings = getattr(model, "columns", None), getattr(tasks, "encodings", None)
+    if columns is None or encodings is None:
+        return
+    if encodings.classes and model.likelihood.real_valued:
+        raise ValueError(f"tasks: got the labels {listed(encodings.classes)}, expected numbers as in training")
+    if columns.encodings is None:
+        return
+    for what, given, trained in (
+        ("x", encodings.names, columns.x_names),
+        ("y", list(tasks.y_names), columns.y_names),
+        ("y", list(encodings.classes), list(columns.encodings.classes)),
+    ):
+        if list(given) != list(trained):
+            raise ValueError(
+                f"{what}: got {listed(given)}, expected {listed(trained)} as in the model's training; read the table "
+                "by bnnp.tasks.from_table(..., like=model)"
+            )
 
 
 def _score_one(
@@ -200,12 +222,15 @@ def _splits(
             raise ValueError("tasks: expected a task source, or a list of bnnp.tasks.Split(context, target)")
         if len(tasks) == 0:
             raise ValueError("tasks: got none, expected at least one")
+        empty = [split.target.name for split in tasks if len(split.target) == 0]
+        if empty:
+            raise ValueError(f"task {empty[0]!r}: got no target, expected at least one point to predict")
         return tasks
     if isinstance(tasks, Collection):
         if tasks.splits:
             return tasks.splits
         drawn = list(tasks.tasks)
     else:
-        drawn = tasks.draw(num_tasks, generator)
+        drawn = tasks.drawn(num_tasks, generator)
     size = context_size(share, count)
     return [random_split(task, size, generator) for task in drawn]

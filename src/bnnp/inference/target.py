@@ -266,16 +266,16 @@ def _prepared(prior: Prior, network: AnyNetwork, likelihood: Likelihood, data_se
     """The data sets as a padded batch in the units of the model."""
     y_size = likelihood.y_size(network.sizes[-1])
     tasks = []
+    columns = prior.view.columns
     for x, y in as_pairs(data_sets):
-        names = prior.view.columns.given_names("y")
-        inputs = prior.view.columns.inputs(x)
-        outputs = as_columns(y, "y", y_size, names if len(names) == y_size else ())
+        inputs = columns.inputs(x)
+        known = len(columns.y_names) == y_size
+        outputs = columns.outputs(y, real_valued=likelihood.real_valued) if known else as_columns(y, "y", y_size)
         if len(inputs) != len(outputs):
             raise ValueError(f"x and y: got {len(inputs)} and {len(outputs)} points, expected as many of each")
         likelihood.check(outputs)
-        prior.view.columns.check_positive(outputs, "y")
+        columns.check_positive(outputs, "y")
         tasks.append(Task(inputs, outputs))
     batch = TaskBatch.of(tasks, device=prior.device)
-    dtype, columns = prior.dtype, prior.view.columns
     y = columns.standardise_y(batch.y) if likelihood.real_valued else batch.y
-    return TaskBatch(columns.standardise_x(batch.x).to(dtype), y.to(dtype), batch.mask)
+    return TaskBatch(columns.standardise_x(batch.x).to(prior.dtype), y.to(prior.dtype), batch.mask)

@@ -15,6 +15,9 @@ from bnnp._core.shapes import Float, Tensor
 from bnnp.likelihoods.base import Likelihood
 from bnnp.numerics.bends import bends_at
 
+SMALLEST = 1e-18
+"""The smallest noise whose square a model in float32 holds; its inverse is the largest."""
+
 
 class GaussianNoise(Likelihood):
     """Real-valued observations with Gaussian noise: what follows from the noise, however it is known."""
@@ -205,8 +208,11 @@ def at_points(likelihood: Likelihood, x: Float[Tensor, "*batch points x"]) -> Li
 def _positive(noise: float | Sequence[float]) -> Float[Tensor, "values"]:
     try:
         start = torch.as_tensor(noise, dtype=torch.float64).reshape(-1)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         start = torch.zeros(0)
-    if isinstance(noise, bool) or len(start) == 0 or not bool((torch.isfinite(start) & (start > 0)).all()):
-        raise ValueError(f"noise: got {noise!r}, expected a positive number, or one per output")
+    given = torch.as_tensor(noise).dtype if len(start) else torch.bool
+    if given == torch.bool or not bool(((start >= SMALLEST) & (start <= 1 / SMALLEST)).all()):
+        raise ValueError(
+            f"noise: got {noise!r}, expected a positive number from {SMALLEST:g} to {1 / SMALLEST:g}, or one per output"
+        )
     return start

@@ -90,12 +90,12 @@ class AmortisedModel(InferringModel):
         return sampler(range(num_samples))
 
     def condition_many(
-        self, tasks: Sequence[tuple[Any, Any]], *, num_samples: int | None = None, seed: Seed = 0
+        self, tasks: Sequence[tuple[Any, Any] | Task], *, num_samples: int | None = None, seed: Seed = 0
     ) -> WeightPosteriors:
         """Give the posteriors of many data sets, which are computed side by side.
 
         Args:
-            tasks: Pairs `(x, y)` of inputs (points, in) and outputs (points, out); sizes may differ.
+            tasks: Tasks, or pairs `(x, y)` of inputs (points, in) and outputs (points, out); sizes may differ.
             num_samples: Number of weight samples per data set, as for `condition`.
             seed: Seed of the draws. Every data set has the draws that `condition` gives it with this seed.
 

@@ -29,6 +29,7 @@ from bnnp.numerics.health import FactorisationError
 from bnnp.numerics.last_layer import LastLayer, condition_last_layer
 from bnnp.prediction.base import Predictive
 from bnnp.prediction.mixture import MixturePredictive
+from bnnp.tasks.source import as_pairs
 from bnnp.tasks.task import Task, TaskBatch
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class WeightPosteriors(Shown, Sequence[WeightPosterior]):
             >>> posts.predict([x_new])[0].mean.shape
             (2, 1)
         """
+        if not isinstance(x, Sequence | np.ndarray | Tensor):
+            raise ValueError(f"x: got {type(x).__name__}, expected a list of arrays, one for each data set")
         if len(x) != len(self):
             raise ValueError(f"x: got {len(x)} arrays, expected {len(self)}, one for each data set")
         inputs = [self.model.columns.inputs(one) for one in x]
@@ -259,17 +262,16 @@ class TaskPosterior:
         return MixturePredictive(means, variances, noise, alone, model.likelihood, model.columns)
 
 
-def checked_tasks(model: AmortisedModel, tasks: Sequence[tuple[Any, Any]]) -> list[Task]:
+def checked_tasks(model: AmortisedModel, tasks: Sequence[tuple[Any, Any] | Task]) -> list[Task]:
     """Users' data sets that fit a model, their points in canonical order.
 
     Raises:
         ValueError: If one does not fit; the message has its number.
     """
-    found = []
-    for i, pair in enumerate(tasks):
+    found, pairs = [], as_pairs(tasks, "tasks") if not isinstance(tasks, Sequence) or len(tasks) else []
+    for i, (x, y) in enumerate(pairs):
         try:
-            x, y = pair
             found.append(in_canonical_order(model.checked_task(x, y)))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"tasks: data set {i} of {len(tasks)}: {error}") from None
+            raise ValueError(f"tasks: data set {i} of {len(pairs)}: {error}") from None
     return found

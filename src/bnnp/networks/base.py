@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Generator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch.nn import functional
@@ -70,6 +70,25 @@ def activation_by_name(name: str) -> Callable[[Tensor], Tensor]:
             f"activation: got {name!r}, expected one of {', '.join(ACTIVATIONS)}, or a function of a tensor"
         )
     return ACTIVATIONS[name]
+
+
+def check_activation(activation: Any) -> None:
+    """Refuse what is neither the name of an activation nor a function that gives finite numbers, one per number."""
+    if not callable(activation):
+        activation_by_name(activation)
+        return
+    probe = torch.linspace(-1, 1, 6).reshape(2, 3)
+    try:
+        found = activation(probe)
+    except Exception as error:  # of the user's own function, of any kind
+        raise ValueError(
+            f"activation: got {activation!r}, which fails ({error}), expected a function of a tensor"
+        ) from error
+    if not (isinstance(found, Tensor) and found.shape == probe.shape and bool(torch.isfinite(found).all())):
+        raise ValueError(
+            f"activation: got {activation!r}, expected a function of a tensor that gives a finite number for each of "
+            "its numbers, as torch.sin"
+        )
 
 
 def with_bias(h: Float[Tensor, "*batch points h"]) -> Float[Tensor, "*batch points d"]:

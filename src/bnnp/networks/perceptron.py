@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bnnp._core.checks import check_sizes
+from bnnp._core.memory import check_memory
 from bnnp._core.shapes import Float, Tensor
-from bnnp.networks.base import Program, activation_by_name, run, with_bias
+from bnnp.networks.base import Program, activation_by_name, check_activation, run, with_bias
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Network:
     def __post_init__(self):
         if len(check_sizes("sizes", self.sizes)) < 2:
             raise ValueError(f"sizes: got {self.sizes}, expected at least two positive sizes, as in (1, 64, 64, 1)")
-        if not callable(self.activation):
-            activation_by_name(self.activation)
+        check_memory("hidden", self.num_weights, "use smaller layers")
+        check_activation(self.activation)
 
     @property
     def mixes_points(self) -> bool:

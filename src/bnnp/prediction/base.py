@@ -236,7 +236,10 @@ class Predictive(Shown, abc.ABC):
 
 def checked_levels(q: float | Sequence[float]) -> np.ndarray:
     """The levels as an array, or a `ValueError` if one is not between 0 and 1."""
-    levels = as_columns(np.atleast_1d(np.asarray(q)), "q").numpy().reshape(np.shape(q))
+    given = np.asarray(q)
+    if given.dtype == bool or given.ndim > 1:
+        raise ValueError(f"q: got {q}, expected a number between 0 and 1, or a list of them")
+    levels = as_columns(np.atleast_1d(given), "q").numpy().reshape(given.shape)
     if levels.size == 0 or not ((levels >= 0) & (levels <= 1)).all():
         raise ValueError(f"q: got {q}, expected numbers between 0 and 1")
     return levels

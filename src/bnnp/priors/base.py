@@ -157,6 +157,8 @@ class Prior(Shown, nn.Module, abc.ABC):
             >>> model.prior.log_prob(model.prior.sample(10, seed=0)).shape
             torch.Size([10])
         """
+        if not isinstance(weights, Sequence) or not all(isinstance(w, Tensor) for w in weights):
+            raise ValueError(f"weights: got {type(weights).__name__}, expected a list of tensors, as from `sample`")
         shapes = [tuple(w.shape[-2:]) for w in weights]
         if shapes != self.network.weight_shapes:
             raise ValueError(f"weights: got layers of shape {shapes}, expected {self.network.weight_shapes}")

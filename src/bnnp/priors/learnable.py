@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from bnnp._core.memory import check_memory
 from bnnp._core.shapes import Bool, Float, Tensor
 from bnnp.numerics.gaussian import UnitPrior
 
@@ -81,6 +82,7 @@ class GaussianUnits(nn.Module):
     def __init__(self, units: int, variance: Float[Tensor, "d"], *, correlated: bool):
         super().__init__()
         (size,) = variance.shape
+        check_memory("hidden", units * size * (size if correlated else 1), "use smaller layers or a simpler prior")
         self.register_buffer("standard_log_scale", (0.5 * variance.log()).expand(units, size).clone(), persistent=False)
         self.mean = Learnable(torch.zeros(units, size, dtype=variance.dtype))
         self.log_scale = Learnable(self.standard_log_scale.clone())

@@ -61,7 +61,7 @@ def divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSource
     """Tasks to learn from, and tasks to judge by: fresh ones from a source, some of a collection."""
     generator = child(seed, 9)
     if not isinstance(tasks, Collection):
-        return tasks, LeftOut.of(tasks.draw(LEFT_OUT[1], generator), size, generator)
+        return tasks, LeftOut.of(tasks.drawn(LEFT_OUT[1], generator), size, generator)
     large = [task for task in range(len(tasks)) if len(tasks[task]) > 1]
     if len(tasks) < LEAST_TASKS or len(large) < 2:
         return tasks, LeftOut([], 0)

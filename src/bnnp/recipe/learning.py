@@ -8,6 +8,7 @@ from types import NoneType
 from typing import Generic
 
 from bnnp._core.checks import check_flag, check_kind, check_positive
+from bnnp._core.files import as_path
 from bnnp._core.random import Seed, as_integer
 from bnnp._core.show import Shown
 from bnnp.evaluation.scores import Scores
@@ -116,6 +117,8 @@ def learn(
     check_positive("minutes", minutes, "as in 10.0")
     check_flag("progress", progress)
     check_kind("folder", folder, (str, Path, NoneType), "the path of a folder, or None")
+    if folder is not None and as_path(folder, "folder").is_file():
+        raise ValueError(f"folder: got {str(folder)!r}, which is a file, expected a folder")
     models = list(model) if isinstance(model, Sequence) else [model]
     if not models:
         raise ValueError("model: got an empty sequence, expected a model or several")

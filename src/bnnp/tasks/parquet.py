@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bnnp._core.cells import Column
 from bnnp._core.columns import Columns
 from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Tensor
@@ -20,6 +21,8 @@ from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task
 
 ROWS_AT_ONCE = 65_536
+LARGEST = 1e150
+"""Numbers whose squares can be summed are smaller."""
 GROUPS = 4
 """Blocks that a draw reads: its tasks come from these."""
 
@@ -98,7 +101,8 @@ class ParquetTasks(Shown, NamedColumns, TaskSource):
     def _block(self) -> Callable[[int], Tensor]:
         @lru_cache(maxsize=GROUPS + 1)
         def block(index: int) -> Tensor:
-            return torch.from_numpy(_numbers(self.blocks.read(index, [*self.x_names, *self.y_names])))
+            rows = self.blocks.read(index, [*self.x_names, *self.y_names])
+            return torch.from_numpy(numbers_in(rows, str(self.blocks.path)))
 
         return block
 
@@ -142,7 +146,11 @@ def scanned(blocks: Blocks, task: str, names: list[str]) -> Scan:
     count, mean, square = 0, np.zeros(len(names)), np.zeros(len(names))
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     for piece in blocks.pieces([task, *names], ROWS_AT_ONCE):
-        for place, name in _changes(piece.column(0).to_numpy(), last):
+        if piece.num_rows == 0:
+            continue
+        ids = piece.column(0).to_numpy()
+        for place, given in _changes(ids, last):
+            name = _checked_name(given, task, row + place, where)
             if name in seen:
                 raise ValueError(
                     f"{where}: got rows of task {name!r} in two places, expected the rows of a task together; sort by "
@@ -150,8 +158,8 @@ def scanned(blocks: Blocks, task: str, names: list[str]) -> Scan:
                 )
             seen.add(name)
             starts.append(row + place)
-            last = name
-        values = _numbers(piece.select(names))
+        last = ids[-1]
+        values = numbers_in(piece.select(names), where, row)
         _check(values, where, names, row)
         row += len(values)
         apart, share = values.mean(0) - mean, len(values) / (count + len(values))
@@ -171,15 +179,32 @@ def _changes(ids: np.ndarray, last: Any) -> Iterator[tuple[int, Any]]:
         yield int(place), ids[place]
 
 
-def _numbers(table: Any) -> np.ndarray:
-    return np.stack([column.to_numpy().astype(float) for column in table.columns], axis=1)
+def numbers_in(table: Any, where: str, first: int = 0) -> np.ndarray:
+    """The columns of an Arrow table as numbers (rows, columns); NaN where a cell is empty.
+
+    Args:
+        table: The table.
+        where: The file's name, for errors.
+        first: The number of its first row, for errors.
+
+    Raises:
+        ValueError: If another cell is not a finite number.
+    """
+    rows = np.arange(first, first + table.num_rows)
+    columns = zip(table.column_names, table.columns, strict=True)
+    found = [Column.of(cells.to_pandas(), name, rows, f"{where}: ").numbers() for name, cells in columns]
+    return np.stack(found, axis=1)
+
+
+def _checked_name(name: Any, column: str, row: int, where: str) -> str:
+    return Column(column, np.array([name], dtype=object), np.array([row]), f"{where}: ").names()[0]
 
 
 def _check(values: np.ndarray, where: str, names: list[str], row: int) -> None:
-    bad = np.argwhere(~np.isfinite(values))
+    bad = np.argwhere(~(np.abs(values) < LARGEST))
     if len(bad):
         place, column = bad[0]
         raise ValueError(
             f"{where}: got {values[place, column]} at row {row + place}, column {names[column]!r}, expected finite "
-            "numbers; remove or impute these rows"
+            f"numbers below {LARGEST:g}; remove or impute these rows"
         )

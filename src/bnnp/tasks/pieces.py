@@ -3,11 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, overload
 
+from bnnp._core.checks import check_kind
+from bnnp._core.files import as_path
 from bnnp._core.shapes import Tensor
 from bnnp.tasks.blocks import Blocks
-from bnnp.tasks.parquet import ParquetTasks, scanned
+from bnnp.tasks.named import names_of
+from bnnp.tasks.parquet import ParquetTasks, numbers_in, scanned
 
 Pair = tuple[Any, Any]
 Pieces = Iterable[Pair] | Callable[[], Iterable[Pair]]
@@ -67,8 +71,12 @@ class ParquetPieces:
 
     def __iter__(self) -> Iterator[Pair]:
         for piece in self.blocks.pieces([*self.x, *self.y], self.size):
-            table = piece.to_pandas()
-            yield table[list(self.x)].to_numpy(float), table[list(self.y)].to_numpy(float)
+            yield numbers_in(piece.select(self.x), self.where), numbers_in(piece.select(self.y), self.where)
+
+    @property
+    def where(self) -> str:
+        """The name of the file, for errors."""
+        return str(self.blocks.path)
 
 
 @overload
@@ -104,14 +112,18 @@ def from_parquet(
         >>> len(context)
         3
     """
-    blocks = Blocks.of(Path(path))
-    names = [*([] if task is None else [task]), *x, *y]
+    file, names = as_path(path), [*([] if task is None else [task]), *names_of(x, "x"), *names_of(y, "y")]
+    check_kind("task", task, (str, NoneType), "the name of a column")
+    blocks = Blocks.of(file)
+    if len(set(names)) != len(names):
+        raise ValueError(f"{file}: got the columns {', '.join(names)}, expected each column once")
     missing = [name for name in names if name not in blocks.schema.names]
     if missing:
         raise ValueError(f"{path}: got columns {', '.join(blocks.schema.names)}, expected {', '.join(missing)} too")
     if task is not None:
-        return ParquetTasks(blocks, task, tuple(x), tuple(y), scanned(blocks, task, [*x, *y]))
-    return ParquetPieces(blocks, tuple(x), tuple(y))
+        scan = scanned(blocks, task, [*names_of(x, "x"), *names_of(y, "y")])
+        return ParquetTasks(blocks, task, tuple(names_of(x, "x")), tuple(names_of(y, "y")), scan)
+    return ParquetPieces(blocks, tuple(names_of(x, "x")), tuple(names_of(y, "y")))
 
 
 def pieces_of(context: Pieces) -> Callable[[], Iterator[Pair]]:

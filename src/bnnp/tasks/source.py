@@ -17,7 +17,7 @@ from bnnp._core.ranges import Ranges
 from bnnp._core.shapes import Tensor
 from bnnp._core.show import Shown, listed, span
 from bnnp.tasks.named import NamedColumns
-from bnnp.tasks.task import Split, Task, stacked
+from bnnp.tasks.task import Split, Task, check_drawn, stacked
 
 TASKS_FOR_RANGES = 32
 """Number of tasks from which the range of an endless source is taken."""
@@ -64,9 +64,14 @@ class TaskSource(abc.ABC):
             `count` tasks.
         """
 
+    def drawn(self, count: int, generator: torch.Generator) -> list[Task]:
+        """What `draw` gives, once it is checked: sources may be of the user's own making."""
+        name, sizes = type(self).__name__, (self.in_size, self.out_size)
+        return check_drawn(self.draw(count, generator), f"tasks: {name}.draw({count}, generator)", count, sizes)
+
     def ranges(self) -> Ranges:
         """The smallest and the largest value of every column: of some drawn tasks, and a little beyond."""
-        drawn = self.draw(TASKS_FOR_RANGES, torch.Generator().manual_seed(0))
+        drawn = self.drawn(TASKS_FOR_RANGES, torch.Generator().manual_seed(0))
         return Ranges.of(*stacked(drawn)).widened(BEYOND_DRAWN)
 
 
@@ -219,20 +224,23 @@ def _checked_names(names: Any, count: int) -> list[str]:
     labels = [str(name) for name in names]
     if len(labels) != count:
         raise ValueError(f"names: got {len(labels)}, expected {count}, one per data set")
+    wrong = [label for label in labels if not label.strip() or label != label.strip() or labels.count(label) > 1]
+    if wrong:
+        raise ValueError(f"names: got {wrong[0]!r}, expected names of their own, not empty, without blanks around them")
     return labels
 
 
-def as_pairs(data_sets: Any) -> list[tuple[Any, Any]]:
-    """What a user gave as data sets, as pairs `(x, y)`.
+def as_pairs(data_sets: Any, name: str = "data_sets") -> list[tuple[Any, Any]]:
+    """What a user gave as data sets, as pairs `(x, y)`; `name` is the argument's, for errors.
 
     Raises:
         ValueError: If these are not tasks or pairs, or there are none.
     """
     if isinstance(data_sets, str | dict | Tensor | np.ndarray) or not isinstance(data_sets, Iterable):
-        raise ValueError(f"data_sets: got {type(data_sets).__name__}, expected a list of pairs (x, y)")
+        raise ValueError(f"{name}: got {type(data_sets).__name__}, expected a list of pairs (x, y)")
     pairs = [(one.x, one.y) if isinstance(one, Task) else one for one in data_sets]
     if not pairs:
-        raise ValueError("data_sets: got no data sets, expected at least one pair (x, y)")
+        raise ValueError(f"{name}: got no data sets, expected at least one pair (x, y)")
     for index, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             count = len(pair) if isinstance(pair, tuple | list) else type(pair).__name__

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bnnp._core.checks import check_kind
+from bnnp._core.checks import check_kind, is_number
 from bnnp._core.shapes import Bool, Tensor
 from bnnp.tasks.task import Split, Task
 
@@ -98,7 +98,7 @@ def context_size(
 
 def _range(value: float | Sequence[float], name: str, example: str) -> tuple[float, float]:
     ends = list(value) if isinstance(value, Sequence) else [value, value]
-    if len(ends) != 2 or not all(isinstance(end, int | float | np.number) for end in ends):
+    if len(ends) != 2 or not all(is_number(end) for end in ends):
         raise ValueError(f"{name}: got {value!r}, expected a number or a range, {example}")
     return float(ends[0]), float(ends[1])
 

@@ -61,4 +61,4 @@ class TaskStream:
         return [splits[i : i + self.batch_size] for i in range(0, together, self.batch_size)]
 
     def _splits(self, count: int, generator: torch.Generator) -> list[Split]:
-        return [random_split(task, self.size, generator) for task in self.source.draw(count, generator)]
+        return [random_split(task, self.size, generator) for task in self.source.drawn(count, generator)]

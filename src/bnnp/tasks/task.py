@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
@@ -76,6 +77,32 @@ class Task(Shown):
 
     def _described(self) -> dict[str, object]:
         return {"name": repr(self.name), "points": len(self), "inputs": self.x.shape[1], "outputs": self.y.shape[1]}
+
+
+def check_drawn(drawn: Any, where: str, count: int, sizes: tuple[int, int]) -> list[Task]:
+    """Tasks that a source has drawn, if they are what it must give.
+
+    Args:
+        drawn: What the source gave.
+        where: The source, for the error.
+        count: How many tasks it was asked for.
+        sizes: Its number of input and output columns.
+
+    Raises:
+        ValueError: If these are not as many tasks of finite numbers, in as many columns.
+    """
+    if not isinstance(drawn, Sequence) or len(drawn) != count or not all(isinstance(task, Task) for task in drawn):
+        got = f"{len(drawn)} objects" if isinstance(drawn, Sequence) else type(drawn).__name__
+        raise ValueError(f"{where}: got {got}, expected a list of {count} tasks, as bnnp.tasks.Task.of(x, y)")
+    for task in drawn:
+        found = tuple(part.shape[1] if part.ndim == 2 else -1 for part in (task.x, task.y))
+        finite = bool(torch.isfinite(task.x).all()) and bool(torch.isfinite(task.y).all())
+        if found != sizes or len(task.x) != len(task.y) or len(task) == 0 or not finite:
+            raise ValueError(
+                f"{where}: got {task!r}, expected {sizes[0]} inputs and {sizes[1]} outputs of one point or more, all "
+                "finite"
+            )
+    return list(drawn)
 
 
 def stacked(tasks: Sequence[Task]) -> tuple[Float[Tensor, "points x"], Float[Tensor, "points y"]]:

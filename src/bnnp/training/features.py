@@ -72,13 +72,13 @@ def train_features(model: MetaLearner, tasks: TaskSource, steps: int, *, progres
     assert prior is not None
     generator = child(seed, 5)
     count = min(BATCH, len(tasks)) if isinstance(tasks, Collection) else BATCH
-    first = _prepared(model, tasks.draw(count, generator), generator)
+    first = _prepared(model, tasks.drawn(count, generator), generator)
     free = _Free(model, first)
     optimiser = torch.optim.Adam(free.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     with ProgressBar(steps, enabled=progress, label="features") as bar:
         for step in range(steps):
-            batch = _prepared(model, tasks.draw(count, generator), generator)
+            batch = _prepared(model, tasks.drawn(count, generator), generator)
             density = _step(free, batch, optimiser, step)
             schedule.step()
             bar.advance({"log-density per point": density})

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import torch
+
 from bnnp._core.checks import check_count, check_flag, check_kind
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import Seed, as_integer, child
@@ -138,6 +140,7 @@ def fit(
     start_prior(model, tasks, settings.prior_start, number)
     stream = TaskStream(tasks, batch_size, size, int(child(number, STREAM).initial_seed()), model.device)
     optimiser = settings.optimiser(parameter_groups(model, settings.prior_lr_multiplier))
+    check_kind("optimiser", optimiser, torch.optim.Optimizer, "a function that makes one of torch's optimisers")
     run = Run(model, optimiser, steps, settings, checkpoint, writes=ranks.is_first)
     with run.alone():
         if checkpoint is not None:

@@ -89,8 +89,14 @@ class History(Shown):
             step: Number of steps done.
             seconds: Time that these steps took.
             values: Numbers by name.
+
+        Raises:
+            ValueError: If these are none: the function is the user's own.
         """
-        numbers = {name: float(value) for name, value in values.items()}
+        try:
+            numbers = {name: float(value) for name, value in values.items()}
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError(f"evaluation: got {values!r}, expected a dict of numbers by name") from None
         self.evaluations.append({"step": step, "seconds": seconds, **numbers})
 
     def _described(self) -> dict[str, object]:

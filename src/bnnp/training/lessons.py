@@ -60,7 +60,7 @@ def teach_inference(model: WeightModel, tasks: TaskSource, steps: int, *, progre
         for _ in range(steps):
             some = [
                 task.take(torch.randperm(len(task), generator=generator)[:POINTS])
-                for task in tasks.draw(count, generator)
+                for task in tasks.drawn(count, generator)
             ]
             batch = model.prepare(TaskBatch.of(some, device=model.device))
             value = lesson(model, batch, generator)

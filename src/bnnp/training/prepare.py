@@ -4,6 +4,8 @@ import torch
 
 from bnnp._core.random import Seed, as_integer, child
 from bnnp._core.shapes import Tensor
+from bnnp._core.show import listed
+from bnnp.likelihoods.categorical import Categorical
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.priors import Prior
@@ -83,8 +85,20 @@ def check_tasks(model: MetaLearner, tasks: TaskSource) -> None:
             f"expected {model.in_size} and {model.y_size} as in the model"
         )
     if isinstance(tasks, Collection):
+        _check_classes(model, tasks)
         for task in tasks.tasks:
             model.likelihood.check(task.y)
+
+
+def _check_classes(model: MetaLearner, tasks: Collection) -> None:
+    """Refuse class labels that a model would take for numbers, or that are not as many as its classes."""
+    classes = () if tasks.encodings is None else tasks.encodings.classes
+    own = model.likelihood.num_classes if isinstance(model.likelihood, Categorical) else 2
+    if classes and (model.likelihood.real_valued or len(classes) != own):
+        raise ValueError(
+            f"likelihood: got {type(model.likelihood).__name__} for the labels {listed(classes)}, expected "
+            f"bnnp.Categorical({len(classes)})"
+        )
 
 
 def _take_columns(model: MetaLearner, tasks: Collection | ParquetTasks) -> None:
@@ -106,7 +120,7 @@ def _take_columns(model: MetaLearner, tasks: Collection | ParquetTasks) -> None:
 
 def _examples(model: MetaLearner, prior: Prior, tasks: TaskSource, count: int, generator: torch.Generator) -> Examples:
     """Different tasks for a start of the prior, with some of the points of large tasks."""
-    drawn = tasks.draw(min(count, len(tasks)) if isinstance(tasks, Collection) else count, generator)
+    drawn = tasks.drawn(min(count, len(tasks)) if isinstance(tasks, Collection) else count, generator)
     some = [task.take(torch.randperm(len(task), generator=generator)[:POINTS_FOR_START]) for task in drawn]
     x = [model.columns.standardise_x(task.x.to(model.device)).to(model.dtype) for task in some]
     if not model.likelihood.real_valued:

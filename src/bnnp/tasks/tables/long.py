@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from bnnp._core.cells import as_numbers
-from bnnp._core.checks import check_choice, check_kind
+from bnnp._core.checks import check_choice, check_flag, check_kind
+from bnnp._core.columns import Columns
 from bnnp._core.encodings import NUMBER, Encoding, Encodings, classes_of
+from bnnp.tasks.named import names_of
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.tables.table import Table, read_table
 from bnnp.tasks.task import Split, Task
@@ -75,9 +77,10 @@ def from_table(
         [('a', 2), ('b', 2)]
     """
     whole = read_table(table)
-    x_names, y_names, ids = _names(x, "x"), _names(y, "y"), [name for name in (task, role) if name is not None]
+    x_names, y_names, ids = names_of(x, "x"), names_of(y, "y"), [name for name in (task, role) if name is not None]
     check_kind("task", task, str, "the name of a column")
     check_choice("small", small, ("error", "drop"))
+    check_flag("positive", positive)
     if len(whole) == 0:
         raise ValueError(f"{whole.where}table: got no rows, expected at least one data set; is the file empty?")
     rows = _complete(whole, ids, x_names, y_names, missing).marked([*x_names, *y_names])
@@ -135,27 +138,30 @@ def _complete(table: Table, ids: Sequence[str], x_names: Sequence[str], y_names:
 def _encodings(rows: Table, labels: np.ndarray, x_names: list[str], y_names: list[str], like: Any) -> Encodings:
     """The encodings of a trained model, or of a table's own columns."""
     if like is not None:
-        found = like.columns.encodings
-        if found is None:
-            return Encodings(tuple(Encoding(name, NUMBER, (0.0,)) for name in x_names))
-        if found.tables_names != x_names:
-            raise ValueError(
-                f"x: got {', '.join(x_names)}, expected {', '.join(found.tables_names)} as in the model's training"
-            )
-        return found
+        return _encodings_of(like, x_names, y_names)
     classes = classes_of(rows.column(y_names[0])) if len(y_names) == 1 else ()
-    return Encodings(tuple(Encoding.of(rows.column(name), labels) for name in x_names), classes)
+    found = Encodings(tuple(Encoding.of(rows.column(name), labels) for name in x_names), classes)
+    twice = [name for name in found.names if [*found.names, *y_names].count(name) > 1]
+    if twice:
+        raise ValueError(f"{rows.where}columns: got two whose numbers are both named {twice[0]!r}; rename one of them")
+    return found
 
 
-def _names(columns: str | Sequence[str], which: str) -> list[str]:
-    if columns is not None and not isinstance(columns, str | Sequence):
-        raise ValueError(f"{which}: got {columns!r}, expected names of columns, as in ['time', 'dose']")
-    names = [columns] if isinstance(columns, str) else list(columns or ())
-    if not names:
-        raise ValueError("x and y: got no columns, expected at least one of each")
-    if not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{which}: got {names!r}, expected names of columns, as in ['time', 'dose']")
-    return names
+def _encodings_of(model: Any, x_names: list[str], y_names: list[str]) -> Encodings:
+    """The encodings of a trained model.
+
+    Raises:
+        ValueError: If it is no model, or one of other columns.
+    """
+    columns = getattr(model, "columns", None)
+    if not isinstance(columns, Columns):
+        raise ValueError(f"like: got {type(model).__name__}, expected a model that was trained on a table")
+    for which, given, trained in (("x", x_names, columns.tables_names), ("y", y_names, columns.y_names)):
+        if list(trained) != given:
+            raise ValueError(
+                f"like: got a model whose {which} is {', '.join(trained)}, expected {', '.join(given)} as asked for"
+            )
+    return columns.encodings or Encodings(tuple(Encoding(name, NUMBER, (0.0,)) for name in x_names))
 
 
 def _grouped(labels: np.ndarray) -> tuple[list[str], list[np.ndarray]]:

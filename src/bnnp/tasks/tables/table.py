@@ -26,7 +26,6 @@ BYTES_OF_ROW = 32
 """In a text file, about."""
 FIRST_ROW = 2
 """The number of the first row below the header, as an editor shows it."""
-DROP = "give missing='drop' to leave such rows out"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,12 +109,7 @@ class Table(Shown):
         Raises:
             ValueError: If a cell is empty, or a name has blanks around it.
         """
-        given = self.column(column)
-        given.refuse(given.missing(number=False), "a name", DROP)
-        names = cells.as_names(given.cells)
-        blanks = np.array([name != name.strip() for name in names], dtype=bool)
-        replace(given, cells=names).refuse(blanks, "names without blanks around them", "remove the blanks")
-        return names
+        return self.column(column).names()
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
         """Columns of finite numbers (rows, columns).
@@ -146,7 +140,7 @@ class Table(Shown):
     def refuse_missing(self, name: str) -> None:
         """Raise a `ValueError` if a cell of a column of values is empty."""
         column = self.column(name)
-        column.refuse(column.missing(), "finite numbers", DROP)
+        column.refuse(column.missing(), "finite numbers", cells.DROP)
 
     def column(self, name: str) -> cells.Column:
         """One column."""
@@ -183,7 +177,7 @@ def read_table(table: Any, *, delimiter: str | None = None, decimal: str | None 
 
     if isinstance(table, Table):
         return table
-    _check_marks(delimiter, decimal)
+    text.check_marks(delimiter, decimal)
     if isinstance(table, pd.DataFrame) or is_frame(table):
         return _of_frame(as_pandas(table), "")
     if not isinstance(table, str | os.PathLike):
@@ -206,7 +200,7 @@ def table_pieces(path: Path, rows: int, *, delimiter: str | None = None, decimal
         decimal: The decimal mark of numbers in a text file; if None, each piece has that of its own cells.
     """
     _check_file(path)
-    _check_marks(delimiter, decimal)
+    text.check_marks(delimiter, decimal)
     if path.suffix.lower() in TEXT:
         for frame, numbers in text.pieces(path, delimiter, rows):
             yield Table(frame, numbers, f"{path}: ", decimal)
@@ -252,13 +246,6 @@ def _parquet_file(path: Path) -> Any:
 
 def _not_a_table(path: Path, error: Exception) -> ValueError:
     return ValueError(f"{path}: expected a table of the kind {path.suffix.lower()} ({error})")
-
-
-def _check_marks(delimiter: Any, decimal: Any) -> None:
-    if decimal not in (None, ".", ","):
-        raise ValueError(f"decimal: got {decimal!r}, expected '.' or ','")
-    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-        raise ValueError(f"delimiter: got {delimiter!r}, expected one character, as in ';'")
 
 
 def _check_file(path: Path) -> None:

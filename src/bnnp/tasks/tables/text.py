@@ -7,7 +7,7 @@ import io
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -99,6 +99,25 @@ def _filled_records(lines: Iterable[str], path: Path, mark: str) -> Iterator[tup
         yield from ((row, line) for row, line in _records(lines, mark) if any(cell.strip() for cell in row))
     except csv.Error as error:
         raise ValueError(f"{path}: expected a table of text ({error}); a quotation mark may be missing") from None
+
+
+def check_marks(delimiter: Any, decimal: Any) -> None:
+    """Check the characters that a user names, before a table is read.
+
+    Raises:
+        ValueError: If they cannot stand between columns, or within numbers.
+    """
+    if decimal not in (None, ".", ","):
+        raise ValueError(f"decimal: got {decimal!r}, expected '.' or ','")
+    if delimiter is not None and not (isinstance(delimiter, str) and may_separate(delimiter)):
+        raise ValueError(f"delimiter: got {delimiter!r}, expected one character that no number has, as in ';'")
+    if delimiter is not None and delimiter == decimal:
+        raise ValueError(f"delimiter: got {delimiter!r}, which is the decimal mark too; expected another, as in ';'")
+
+
+def may_separate(mark: str) -> bool:
+    """Whether this is one character that can stand between columns."""
+    return len(mark) == 1 and not mark.isalnum() and mark not in "\r\n\0\"'.+-"
 
 
 def hint(columns: Sequence[str]) -> str:
