@@ -192,20 +192,23 @@ def perform_search(
     *,
     workers: int = 1,
     backend: str = "loky",
+    only: str = "",
     progress: bool = False,
 ) -> dict[str, str]:
     """Score all choices on tasks that are no tests, and freeze the best of them in the settings.
 
-    With `out` the records go there, and the settings stay as they are.
+    With `out` the records go there, and the settings stay as they are. `only`: of what is to be chosen, what contains this.
 
     Returns:
         By what was to be chosen, the name of the best choice.
     """
     plan = plan_of(folder, name, scale, out, searches=True)
-    done = plan.kept()
-    _do(plan, [key for key in plan.runs() if key not in done or key in done.stale], workers, backend, progress)
-    if plan.failed():
-        raise RuntimeError(f"search: {next(iter(plan.failed().items()))} failed; nothing was chosen")
+    choices, done = plan.choices(), plan.kept()
+    wanted = [f"{what}-{name}" for what in choices if only in what for name in choices[what]]
+    _do(plan, [key for key in wanted if key not in done or key in done.stale], workers, backend, progress)
+    failed = {key: why for key, why in plan.failed().items() if key in wanted}
+    if failed:
+        raise RuntimeError(f"search: {', '.join(failed)} failed ({next(iter(failed.values()))}); nothing was chosen")
     best = best_choices(plan)
     if out is None:
         freeze_choice(plan.experiment, scale, best)
@@ -213,12 +216,14 @@ def perform_search(
 
 
 def best_choices(plan: Plan) -> dict[str, str]:
-    """By what is to be chosen, the choice with the best score among the records of the search."""
-    kept = plan.kept()
-    return {
-        what: max(choices, key={name: kept[f"{what}-{name}"]["score"] for name in choices}.__getitem__)
-        for what, choices in plan.choices().items()
-    }
+    """By what is to be chosen, the choice with the best score, where the search has scored all of them."""
+    kept, best = plan.kept(), {}
+    for what, choices in plan.choices().items():
+        keys = {name: f"{what}-{name}" for name in choices}
+        if all(key in kept and key not in kept.stale for key in keys.values()):
+            scores = {name: kept[key]["score"] for name, key in keys.items()}
+            best[what] = max(scores, key=scores.__getitem__)
+    return best
 
 
 def _chosen(plan: Plan, only: str) -> list[str]:

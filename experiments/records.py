@@ -33,7 +33,8 @@ def read_settings(experiment: Path, scale: str) -> dict[str, Any]:
 def freeze_choice(experiment: Path, scale: str, chosen: Mapping[str, str]) -> Path:
     """Write into the settings what a search has chosen. Records of before are stale from then on."""
     file = settings_file(experiment, scale)
-    settings = json.loads(file.read_text()) | {CHOSEN: dict(chosen)}
+    settings = json.loads(file.read_text())
+    settings[CHOSEN] = settings.get(CHOSEN, {}) | dict(chosen)
     return write_atomically(file, json.dumps(settings, indent=1) + "\n")
 
 
