@@ -44,7 +44,7 @@ import bnnp
 from bnnp._core.files import write_atomically
 from bnnp._core.progress import ProgressBar
 from records import (
-    Results,
+    Kept,
     error_file,
     fingerprint,
     freeze_choice,
@@ -77,7 +77,7 @@ class Run:
 class Outcome:
     """results: by name of the run.  failed: names of the runs that raised an error, with its last line."""
 
-    results: Results
+    results: dict[str, Any]
     failed: dict[str, str]
     files: list[Path]
 
@@ -116,12 +116,12 @@ class Plan:
         """What makes a run another one: the settings, its own arguments, and those of the runs it needs."""
         return {"frozen": fingerprint(self.settings), **_arguments(planned, key)}
 
-    def kept(self) -> Results:
+    def kept(self) -> Kept:
         """The records of all planned runs that are there, stale or not."""
         planned = self.runs()
         records = {key: found for key in planned if (found := kept_record(self.place, key)) is not None}
         stale = {key: why_stale(found, self.identity(planned, key)) for key, found in records.items()}
-        return Results(records, {key: why for key, why in stale.items() if why})
+        return Kept(records, {key: why for key, why in stale.items() if why})
 
     def failed(self) -> dict[str, str]:
         files = {key: error_file(self.place, key) for key in self.runs()}
@@ -168,8 +168,8 @@ def perform(
     only: runs whose name contains this, and those they need.
     """
     plan = plan_of(folder, name, scale, out)
-    done = plan.kept()
-    chosen = [key for key in _chosen(plan, only) if key not in done or key in done.stale]
+    done = plan.kept().results()
+    chosen = [key for key in _chosen(plan, only) if key not in done]
     if chosen:
         note_look(plan.place, fingerprint(plan.settings), made_by()["commit"])
     _do(plan, chosen, workers, backend, progress)
@@ -178,10 +178,9 @@ def perform(
 
 def report_of(plan: Plan) -> Outcome:
     """Tables and figures of the records that are there and not stale, without doing any run."""
-    kept = plan.kept()
-    fresh = Results({key: record for key, record in kept.records.items() if key not in kept.stale})
-    files = list(load_experiment(plan.experiment).report(plan.settings, fresh, plan.place)) if fresh else []
-    return Outcome(fresh, plan.failed(), files)
+    results = plan.kept().results()
+    files = list(load_experiment(plan.experiment).report(plan.settings, results, plan.place)) if results else []
+    return Outcome(results, plan.failed(), files)
 
 
 def perform_search(
@@ -203,9 +202,9 @@ def perform_search(
         By what was to be chosen, the name of the best choice.
     """
     plan = plan_of(folder, name, scale, out, searches=True)
-    choices, done = plan.choices(), plan.kept()
+    choices, done = plan.choices(), plan.kept().results()
     wanted = [f"{what}-{name}" for what in choices if only in what for name in choices[what]]
-    _do(plan, [key for key in wanted if key not in done or key in done.stale], workers, backend, progress)
+    _do(plan, [key for key in wanted if key not in done], workers, backend, progress)
     failed = {key: why for key, why in plan.failed().items() if key in wanted}
     if failed:
         raise RuntimeError(f"search: {', '.join(failed)} failed ({next(iter(failed.values()))}); nothing was chosen")
@@ -217,11 +216,11 @@ def perform_search(
 
 def best_choices(plan: Plan) -> dict[str, str]:
     """By what is to be chosen, the choice with the best score, where the search has scored all of them."""
-    kept, best = plan.kept(), {}
+    results, best = plan.kept().results(), {}
     for what, choices in plan.choices().items():
         keys = {name: f"{what}-{name}" for name in choices}
-        if all(key in kept and key not in kept.stale for key in keys.values()):
-            scores = {name: kept[key]["score"] for name, key in keys.items()}
+        if all(key in results for key in keys.values()):
+            scores = {name: results[key]["score"] for name, key in keys.items()}
             best[what] = max(scores, key=scores.__getitem__)
     return best
 
@@ -258,8 +257,8 @@ def _perform_one(plan: Plan, key: str, at_once: int) -> None:
     start = time.perf_counter()
     error.unlink(missing_ok=True)
     try:
-        done = plan.kept()
-        missing = [need for need in run.needs if need not in done or need in done.stale]
+        done = plan.kept().results()
+        missing = [need for need in run.needs if need not in done]
         if missing:
             raise FileNotFoundError(f"needs {', '.join(missing)}, which has not been done")
         wants_folder = "folder" in inspect.signature(run.function).parameters

@@ -10,8 +10,8 @@ A record is *stale* if the hash in it is not that of the settings as they are, o
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -83,39 +83,20 @@ def looks_at(place: Path) -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Results(Mapping[str, Any]):
-    """Results by the name of the run, which remember what has been read of them.
+class Kept:
+    """The records of an experiment that are there.
 
     Attributes:
-        records: The records by name.
+        records: The records by the name of the run.
         stale: Why a record is stale, by name.
-        read: The names that have been read.
     """
 
     records: dict[str, dict[str, Any]]
-    stale: dict[str, str] = field(default_factory=dict)
-    read: set[str] = field(default_factory=set)
+    stale: dict[str, str]
 
-    def __getitem__(self, key: str) -> Any:
-        self.read.add(key)
-        return self.records[key]["result"]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.records)
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.records
-
-    def anew(self) -> "Results":
-        """The same, of which nothing has been read."""
-        return Results(self.records, self.stale)
-
-    def seconds(self) -> float:
-        """Of all runs that have been read."""
-        return sum(self.records[key]["seconds"] for key in self.read)
+    def results(self) -> dict[str, Any]:
+        """Of all runs whose record is not stale, by name."""
+        return {key: record["result"] for key, record in self.records.items() if key not in self.stale}
 
 
 def _as_tuples(value: Any) -> Any:
