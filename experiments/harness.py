@@ -113,8 +113,12 @@ class Plan:
         return module.search(self.settings)
 
     def identity(self, planned: Mapping[str, Run], key: str) -> dict[str, Any]:
-        """What makes a run another one: the settings, its own arguments, and those of the runs it needs."""
-        return {"frozen": fingerprint(self.settings), **_arguments(planned, key)}
+        """What makes a run another one: its own arguments, those of the runs it needs, and what is frozen.
+
+        Runs of a search come before anything is frozen; those of other choices do not touch them.
+        """
+        frozen = {} if self.searches else {"frozen": fingerprint(self.settings)}
+        return frozen | _arguments(planned, key)
 
     def kept(self) -> Kept:
         """The records of all planned runs that are there, stale or not."""

@@ -64,7 +64,7 @@ def kept_record(place: Path, key: str) -> dict[str, Any] | None:
 def why_stale(record: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
     """Why a record is not one of the run with this identity, in words; nothing if it is."""
     wanted = json.loads(json.dumps(identity))
-    if record.get("frozen") != wanted["frozen"]:
+    if "frozen" in wanted and record.get("frozen") != wanted["frozen"]:
         return f"settings {record['frozen']}, now {wanted['frozen']}" if "frozen" in record else UNKNOWN
     return "" if {name: record.get(name) for name in wanted} == wanted else "other arguments"
 

@@ -68,7 +68,7 @@ def provenance(plan: Plan) -> str:
         said[0] += f", {hours:.2f} hours of them in all, at {commits}"
     looks = [look["frozen"] for look in looks_at(plan.place)]
     before = len(set(looks) - {frozen})
-    said.append(f"Settings {frozen}, {searched(plan)}; tests were scored under {before} other settings before")
+    said.append(f"Settings {frozen}, {searched(plan)}; tests had been scored under other settings at least {before} times")
     if kept.stale:
         said.append(f"{len(kept.stale)} stale records are left out")
     return ". ".join(said) + "."

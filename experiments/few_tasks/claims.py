@@ -9,6 +9,7 @@ from score_tables import mean_and_error, over, text_of
 
 from .report import LABELS, NAMES, PAPER, rows_of
 
+METHODS = ("mfvi", "givi", "np", "bnp")
 SCORES = {"pooled_lppd": "pooled LPPD", "marginal_lppd": "marginal LPPD"}
 
 
@@ -48,11 +49,12 @@ def _inverted_u(data: str, score: str, kind: str, values: Mapping[Any, list[floa
 def _above_peers(data: str, score: str, kind: str, values: Mapping[Any, list[float]]) -> Claim:
     """At the paper's own best share, fixed before: 0.8 for Abalone, 0.5 for Paul15."""
     share = {"abalone": 0.8, "paul15": 0.5}.get(data, 0.5)
-    peers = {name: over(values[name]) for name in ("mfvi", "givi", "np", "bnp") if name in values}
+    peers = {name: over(values[name]) for name in METHODS if name in values}
     text = f"{NAMES[data]}: {kind} at learnability {share} is above MFVI, GIVI, NP and BNP"
     theirs = PAPER[data]
-    paper = f"{theirs.get(share)}; best {max(theirs[n] for n in peers)}" if peers and share in theirs and score == "pooled_lppd" else ""
-    if len(peers) < 4 or share not in values:
+    known = score == "pooled_lppd" and share in theirs
+    paper = f"{theirs[share]}; best {max(theirs[name] for name in METHODS)}" if known else ""
+    if len(peers) < len(METHODS) or share not in values:
         return Claim("4.4", text, paper)
     best, ours = max(peers, key=lambda name: peers[name][0]), over(values[share])
     return Claim(
