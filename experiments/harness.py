@@ -207,7 +207,8 @@ def perform_search(
     """
     plan = plan_of(folder, name, scale, out, searches=True)
     choices, done = plan.choices(), plan.kept().results()
-    wanted = [f"{what}-{name}" for what in choices if only in what for name in choices[what]]
+    several = [what for what in choices if only in what and len(choices[what]) > 1]
+    wanted = [f"{what}-{name}" for what in several for name in choices[what]]
     _do(plan, [key for key in wanted if key not in done], workers, backend, progress)
     failed = {key: why for key, why in plan.failed().items() if key in wanted}
     if failed:
@@ -219,9 +220,12 @@ def perform_search(
 
 
 def best_choices(plan: Plan) -> dict[str, str]:
-    """By what is to be chosen, the choice with the best score, where the search has scored all of them."""
+    """By what is to be chosen, the choice with the best score, where the search has scored all of them, or the only one."""
     results, best = plan.kept().results(), {}
     for what, choices in plan.choices().items():
+        if len(choices) == 1:
+            best[what] = next(iter(choices))
+            continue
         keys = {name: f"{what}-{name}" for name in choices}
         if all(key in results for key in keys.values()):
             scores = {name: results[key]["score"] for name, key in keys.items()}
