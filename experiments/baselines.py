@@ -1,7 +1,7 @@
 """What needs no learning: methods that any table stands beside, scored by the code that scores all others.
 
-Each predicts one number for every new point. Its spread is the root mean square of its errors on training tasks, divided
-as tests are, so that it has a density too.
+Each predicts one number for every new point. Its spread is the root mean square of its errors on training tasks,
+divided as tests are, so that it has a density too.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Statements of the paper as claims about records, each with what the records say of it.
 
-A claim is a difference with a standard error: positive where the paper is right. The verdict follows from that alone, so that no
-statement can stand in `RESULTS.md` that the records contradict.
+A claim is a difference with a standard error: positive where the paper is right. The verdict follows from that alone,
+so that no statement can stand in `RESULTS.md` that the records contradict.
 """
 
 import math

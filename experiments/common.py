@@ -1,7 +1,7 @@
 """What several experiments do alike: fixed random tests, training of a kept model, scores of many posteriors.
 
-All models are learned in one of two ways: by the one recipe (`learn`), or as the paper does (`train`): from the standard prior, by
-PP-AVI, everything free, for a stated number of steps.
+All models are learned in one of two ways: by the one recipe (`learn`), or as the paper does (`train`): from the
+standard prior, by PP-AVI, everything free, for a stated number of steps.
 """
 
 import math

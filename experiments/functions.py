@@ -34,8 +34,9 @@ def compared(process: str, model: bnnp.BNNP, count: int) -> dict[str, dict[str, 
 def differences(real: torch.Tensor, drawn: torch.Tensor) -> dict[str, float]:
     """Three numbers that are 0 for draws of the same process, (count, grid) each.
 
-    energy distance: of whole functions.  jump: of the largest steps between neighbours of the grid, means of them, by their ratio's
-    logarithm.  spectrum: root mean square difference of the logarithms of the mean power of each frequency.
+    energy distance: of whole functions.  jump: of the largest steps between neighbours of the grid, means of them, by
+    their ratio's logarithm.  spectrum: root mean square difference of the logarithms of the mean power of each
+    frequency.
     """
     jumps = [values.diff(dim=1).abs().amax(1).mean() for values in (real, drawn)]
     powers = [torch.fft.rfft(values, dim=1).abs().square().mean(0).clamp(min=1e-12).log() for values in (real, drawn)]
@@ -71,5 +72,3 @@ def energy_distance(a: torch.Tensor, b: torch.Tensor) -> float:
     n, m = len(a), len(b)
     squared = 2 * mean(a, b, n * m) - mean(a, a, n * (n - 1)) - mean(b, b, m * (m - 1))
     return float(squared.clamp(min=0).sqrt())
-
-

@@ -1,20 +1,21 @@
 """Experiments: many independent runs, each saved as soon as it is done, and a report of all of them.
 
-An experiment is a folder with a `run.py` that has two functions:
+An experiment is a folder with a `run.py` that has three functions:
 
     runs(settings) -> dict[str, Run]              what is to be run, by name
     report(settings, results, folder) -> [Path]   tables and figures from the results, by name
+    claims(settings, results) -> [Claim]          what the results say of the paper's claims (`claims.py`)
 
-and may have two more:
+and may have one more:
 
-    search(settings) -> dict[str, dict[str, Run]]   for all that is to be chosen, a run for each choice, whose result has
-                                                    a `score` (larger is better) on tasks that are no tests
-    claims(settings, results) -> [Claim]            what the results say of the paper's claims (`claims.py`)
+    search(settings) -> dict[str, dict[str, Run]]   for all that is to be chosen, a run for each choice, whose result
+                                                    has a `score` (larger is better) on tasks that are no tests
 
-Settings are those frozen in `settings/SCALE.json`; `records.py` says how their hash keeps records honest. A run is a function of plain arguments that returns what JSON can hold. If it has a parameter `folder`, it gets the
-folder of results there, for files that JSON cannot hold, as trained models. Runs go through joblib, so that they use
-all cores here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails
-loses only itself, and those that need it. Processes that joblib starts on this machine find this file as the one that
+Settings are those frozen in `settings/SCALE.json`; `records.py` says how their hash keeps records honest. A run is a
+function of plain arguments that returns what JSON can hold. If it has a parameter `folder`, it gets the folder of
+results there, for files that JSON cannot hold, as trained models. Runs go through joblib, so that they use all cores
+here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails loses
+only itself, and those that need it. Processes that joblib starts on this machine find this file as the one that
 started them did; on a cluster, put its folder on `PYTHONPATH`.
 
 `common.py` has what several experiments do alike, `baselines.py` what is trivial, `score_tables.py` their tables.
@@ -200,7 +201,8 @@ def perform_search(
 ) -> dict[str, str]:
     """Score all choices on tasks that are no tests, and freeze the best of them in the settings.
 
-    With `out` the records go there, and the settings stay as they are. `only`: of what is to be chosen, what contains this.
+    With `out` the records go there, and the settings stay as they are. `only`: of what is to be chosen, what contains
+    this.
 
     Returns:
         By what was to be chosen, the name of the best choice.
@@ -220,7 +222,7 @@ def perform_search(
 
 
 def best_choices(plan: Plan) -> dict[str, str]:
-    """By what is to be chosen, the choice with the best score, where the search has scored all of them, or the only one."""
+    """By what is to be chosen, the choice with the best score, where the search has scored all; or the only one."""
     results, best = plan.kept().results(), {}
     for what, choices in plan.choices().items():
         if len(choices) == 1:

@@ -1,7 +1,7 @@
 """What an experiment leaves on disk: settings that are frozen, and a record of every run that was made under them.
 
     NAME/settings/SCALE.json        all that is run at a scale; its hash goes into every record
-    NAME/search/SCALE/runs/         what candidates scored on tasks that are no tests; the best are `chosen` in the settings
+    NAME/search/SCALE/runs/         what choices scored on tasks that are no tests; the best are `chosen` in settings
     NAME/results/SCALE/runs/        a record a run
     NAME/results/SCALE/looks.json   under which settings the test sets have been scored so far
 

@@ -1,6 +1,6 @@
 """Write `RESULTS.md` from the records, and from nothing else:
 
-    python experiments/results.py
+python experiments/results.py
 """
 
 from collections import Counter
@@ -17,14 +17,14 @@ SCALES = ("small", "long", "paper")
 HEADER = ("section", "claim", "paper", "ours", "oracle", "trivial", "repeats", "verdict")
 HEAD = f"""# Results beside the paper's
 
-This page is written by `python experiments/results.py` from the records in `NAME/results/SCALE/runs`, and a test sees that it says what
-they say. Do not edit it. Each claim is a difference with its standard error over the repeats (seeds; tables where that is said). It *holds*
-or *does not hold* if the difference is more than {REAL:g} standard errors; otherwise, with one repeat, or with chains that have not mixed, one
-*cannot tell*. *Not run* means that there is no record under the settings as they are frozen now: records of other settings, or of before
-settings were frozen, are stale and are left out.
-
-*Oracle* is the best possible, where it is known; *trivial* the best of what needs no learning (population mean, nearest neighbour, linear
-interpolation, blank image). The paper's numbers are those behind its figures; its LPPD is the pooled one.
+This page is written by `python experiments/results.py` from the records in `NAME/results/SCALE/runs`, and a test sees
+that it says what they say. Do not edit it. Each claim is a difference with its standard error over the repeats
+(seeds; tables where that is said). It *holds* or *does not hold* if the difference is more than {REAL:g} standard
+errors; otherwise, with one repeat, or with chains that have not mixed, one *cannot tell*. *Not run* means that there
+is no record under the settings as they are frozen now: records of other settings, or of before settings were frozen,
+are stale and are left out.  *Oracle* is the best possible, where it is known; *trivial* the best of what needs no
+learning (population mean, nearest neighbour, linear interpolation, blank image). The paper's numbers are those behind
+its figures; its LPPD is the pooled one.
 """
 
 
@@ -68,7 +68,9 @@ def provenance(plan: Plan) -> str:
         said[0] += f", {hours:.2f} hours of them in all, at {commits}"
     looks = [look["frozen"] for look in looks_at(plan.place)]
     before = len(set(looks) - {frozen})
-    said.append(f"Settings {frozen}, {searched(plan)}; tests had been scored under other settings at least {before} times")
+    said.append(
+        f"Settings {frozen}, {searched(plan)}; tests had been scored under other settings at least {before} times"
+    )
     if kept.stale:
         said.append(f"{len(kept.stale)} stale records are left out")
     return ". ".join(said) + "."
@@ -84,7 +86,11 @@ def searched(plan: Plan) -> str:
     wrong = [what for what in best if chosen.get(what) != best[what]]
     if wrong:
         return f"**not those that the search found best** for {', '.join(wrong)}"
-    return f"not searched for {', '.join(without)}" if without else "chosen by a recorded search on tasks that are no tests"
+    return (
+        f"not searched for {', '.join(without)}"
+        if without
+        else "chosen by a recorded search on tasks that are no tests"
+    )
 
 
 if __name__ == "__main__":

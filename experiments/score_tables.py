@@ -50,7 +50,10 @@ def convergence(found: Mapping[str, Any] | None) -> list[str]:
     if found is None:
         return [""] * len(CONVERGENCE)
     numbers = [found["rhat"], found["ess"], found["acceptance"], found["slope"]]
-    texts = ["" if n is None else form.format(n) for n, form in zip(numbers, ("{:.2f}", "{:.0f}", "{:.2f}", "{:.2g}"), strict=True)]
+    texts = [
+        "" if n is None else form.format(n)
+        for n, form in zip(numbers, ("{:.2f}", "{:.0f}", "{:.2f}", "{:.2g}"), strict=True)
+    ]
     return [*texts, f"{found['doubtful']} of {found['sets']}"]
 
 

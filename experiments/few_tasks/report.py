@@ -14,7 +14,15 @@ from score_tables import Estimate, markdown_table, mean_and_error, over, text_of
 
 NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
-LABELS = {"recipe": "BNNP, the one recipe", "mfvi": "MFVI", "givi": "GIVI", "np": "NP", "bnp": "BNP", "tnp": "AR-TNP", "tnp-marginals": "TNP, marginals"}
+LABELS = {
+    "recipe": "BNNP, the one recipe",
+    "mfvi": "MFVI",
+    "givi": "GIVI",
+    "np": "NP",
+    "bnp": "BNP",
+    "tnp": "AR-TNP",
+    "tnp-marginals": "TNP, marginals",
+}
 LOWEST = -2.0
 """Of the scale of figures; lines of what is worse lie there, and the BNNP's curve leaves the panel."""
 PAPER = {  # pooled LPPD, from the authors' result files

@@ -26,7 +26,7 @@ SEARCHED = (0.0, 0.5, 1.0)
 
 
 def runs(settings: Mapping[str, Any]) -> dict[str, Run]:
-    """A BNNP for every learnability and seed, neural processes for every seed, BNNs for every noise, what is trivial."""
+    """A BNNP for every learnability and seed, peers for every seed, BNNs for every noise, what is trivial."""
     planned: dict[str, Run] = {}
     for data, choices in settings["data"].items():
         chosen = choices["grid"][settings["chosen"][data]]
@@ -38,12 +38,16 @@ def runs(settings: Mapping[str, Any]) -> dict[str, Run]:
             own = {"seed": seed, "hidden": choices["bnnp"]["hidden"], "minutes": choices["recipe_minutes"]}
             planned[f"{data}-recipe-{seed}"] = Run(fit_recipe, common | own)
             for peer in PEERS:
-                planned[f"{data}-{peer}-{seed}"] = Run(fit_peer, common | {"seed": seed, "peer": peer, **choices["peers"]})
+                planned[f"{data}-{peer}-{seed}"] = Run(
+                    fit_peer, common | {"seed": seed, "peer": peer, **choices["peers"]}
+                )
         for method in ("mfvi", "givi"):
             bnns = {name: value for name, value in choices["bnns"].items() if name not in ("mfvi", "givi", "noises")}
             own = {"data": data, "scored": choices["scored"], "method": method, "seeds": settings["seeds"], **bnns}
             for noise in choices["bnns"]["noises"]:
-                planned[f"{data}-{method}-{noise}"] = Run(fit_bnn, own | {"noise": noise, "effort": choices["bnns"][method]})
+                planned[f"{data}-{method}-{noise}"] = Run(
+                    fit_bnn, own | {"noise": noise, "effort": choices["bnns"][method]}
+                )
         planned[f"{data}-trivial"] = Run(trivial, {"data": data})
     return planned
 
@@ -70,7 +74,9 @@ def score_choice(data: str, training: dict[str, Any], seed: int, folder: Path, *
     return {"score": float(np.mean(scores)), "scores": scores}
 
 
-def fit_bnnp(data: str, learnability: float, seed: int, training: dict[str, Any], folder: Path, **choices: Any) -> dict[str, Any]:
+def fit_bnnp(
+    data: str, learnability: float, seed: int, training: dict[str, Any], folder: Path, **choices: Any
+) -> dict[str, Any]:
     """The paper's way: the standard start, PP-AVI, the first weights' prior free and the rest fixed."""
     found, name = load(data, training["points_share"]), f"{data}-{learnability}-{seed}"
     return _fit_bnnp(found, name, learnability, seed, training, folder, **choices)

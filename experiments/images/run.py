@@ -115,7 +115,7 @@ def learn(
 
 
 def trivial(invented: bool, tests: int, drawn: int) -> dict[str, Any]:
-    """Completions by the mean image, by the most similar training images and by nothing; real and blank images as draws."""
+    """Completions by the mean image, similar training images and nothing; real and blank images as draws."""
     training, test = images("train", invented), images("test", invented)
     known = torch.stack([task.y[:, 0] for task in _some(training)])
 
@@ -178,8 +178,8 @@ def _some(training: Images) -> list[Task]:
 def judged(shown: Mapping[str, torch.Tensor], training: Images) -> dict[str, dict[str, float]]:
     """Images by a classifier that was trained on real digits, and by their distance to the most similar of these.
 
-    Distance alone means little: a blank image is nearer to digits than digits are to each other. A good prior draws images
-    that the classifier is sure of, of all classes (the entropy of ten equal shares is 2.30).
+    Distance alone means little: a blank image is nearer to digits than digits are to each other. A good prior draws
+    images that the classifier is sure of, of all classes (the entropy of ten equal shares is 2.30).
     """
     from sklearn.neural_network import MLPClassifier
 
@@ -208,7 +208,10 @@ def judged(shown: Mapping[str, torch.Tensor], training: Images) -> dict[str, dic
 
 def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path) -> list[Path]:
     found, others = _models(settings, results), results.get("trivial", {"completions": {}, "draws": {}})
-    completions = {**({"BNNP": [c for one in found for c in one["completions"]]} if found else {}), **others["completions"]}
+    completions = {
+        **({"BNNP": [c for one in found for c in one["completions"]]} if found else {}),
+        **others["completions"],
+    }
     rows = [
         [name, f"{share:.0%}", *(text_of(over([one[number][kind] for one in tests]), 3) for kind in tests[0][number])]
         for name, tests in completions.items()
@@ -219,7 +222,12 @@ def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path
     text += f"\nDraws, by a classifier trained on {JUDGED_BY:,} real digits:\n\n"
     draws = [*(one["draws"] for one in found), others["draws"]]
     rows = [[name, *(f"{value:.3f}" for value in one.values())] for some in draws for name, one in some.items()]
-    header = ["", f"share it is more than {SURE:.0%} sure of", "entropy over classes", "distance to the most similar one"]
+    header = [
+        "",
+        f"share it is more than {SURE:.0%} sure of",
+        "entropy over classes",
+        "distance to the most similar one",
+    ]
     files = [write_atomically(folder / "table.md", text + markdown_table(header, rows))]
     file = model_file(folder, f"digits-{settings['seeds'][0]}")
     if not file.is_file():
@@ -237,18 +245,32 @@ def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Clai
     """Draws are digits as often as real ones are; completions beat what is trivial."""
     found, others = _models(settings, results), results.get("trivial")
     texts = ["draws of the prior are digits: a classifier is as sure of them as of real ones, within 0.1"]
-    texts += [f"with {share:.0%} of the pixels seen, unseen ones are predicted better than by what is trivial" for share in SHARES]
+    texts += [
+        f"with {share:.0%} of the pixels seen, unseen ones are predicted better than by what is trivial"
+        for share in SHARES
+    ]
     if not found or others is None:
         return [Claim("4.2", text, "by eye") for text in texts]
     sure, real = over([one["draws"]["learned prior"]["sure"] for one in found]), others["draws"]["test digits"]["sure"]
     best = max((one["sure"], name) for name, one in others["draws"].items() if name != "test digits")
     gain, seeds = difference(sure, (real - 0.1, 0.0)), len(found)
     rest = {"paper": "by eye", "seeds": seeds}
-    claims = [Claim("4.2", texts[0], ours=text_of(sure), oracle=f"{real:.2f}", trivial=f"{best[1]} {best[0]:.2f}", gain=gain, **rest)]
+    claims = [
+        Claim(
+            "4.2",
+            texts[0],
+            ours=text_of(sure),
+            oracle=f"{real:.2f}",
+            trivial=f"{best[1]} {best[0]:.2f}",
+            gain=gain,
+            **rest,
+        )
+    ]
     for number, text in enumerate(texts[1:]):
         mine = over([float(np.mean([t[number]["log density"] for t in one["completions"]])) for one in found])
         theirs = {
-            name: float(np.mean([t[number]["log density"] for t in tests])) for name, tests in others["completions"].items()
+            name: float(np.mean([t[number]["log density"] for t in tests]))
+            for name, tests in others["completions"].items()
         }
         name = max(theirs, key=theirs.__getitem__)
         known = {"trivial": f"{name} {theirs[name]:.3f}", "gain": difference(mine, (theirs[name], 0.0))}

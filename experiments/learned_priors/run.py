@@ -101,7 +101,9 @@ def measured(process: str, model: bnnp.BNNP, tests: int) -> dict[str, Any]:
     outside = []
     for index, split in enumerate(splits):
         known = split.context
-        low, high = model.condition(known.x, known.y, num_samples=200, seed=index).predict(known.x).quantile([5e-4, 1 - 5e-4])
+        low, high = (
+            model.condition(known.x, known.y, num_samples=200, seed=index).predict(known.x).quantile([5e-4, 1 - 5e-4])
+        )
         outside.append(((known.y.numpy() < low) | (known.y.numpy() > high)).ravel())
     return {
         "noise": learned_noise(model),
@@ -143,8 +145,8 @@ def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path
         for name, scores in results.get(f"{process}-trivial", {}).items():
             rows.append([NAMES[process], name, *(cell(scores, s, d) for s, d in SCORES), *[""] * 6])
     note = (
-        "\nEnergy distance, jump and spectrum: how far whole functions of the prior are from those of the process; 0 is the "
-        "same. Missed: known points outside the posterior's own 99.9 % intervals.\n"
+        "\nEnergy distance, jump and spectrum: how far whole functions of the prior are from the process's; 0 is "
+        "the same. Missed: known points outside the posterior's own 99.9 % intervals.\n"
     )
     table = write_atomically(folder / "table.md", markdown_table(header, rows) + note)
     return [table, *_figures(settings, results, folder)]
@@ -163,7 +165,7 @@ def distance_of(found: list[dict[str, Any]], kind: str, of: str = "learned prior
 
 
 def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Claim]:
-    """The learned prior's functions are nearer to the process than the standard prior's; the two ways beside each other."""
+    """The learned prior is nearer to the process than the standard one; the model beats what is trivial."""
     found = []
     for process in settings["processes"]:
         for way, label in WAYS.items():
@@ -185,7 +187,7 @@ def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Clai
 
 
 def _beats_trivial(process: str, way: str, ours: list[dict[str, Any]], results: Mapping[str, Any]) -> Claim:
-    text = f"{NAMES[process]}: the model learned by {WAYS[way]} predicts fresh tasks better than what is trivial, marginal LPPD"
+    text = f"{NAMES[process]}: marginal LPPD of the model learned by {WAYS[way]} is above that of what is trivial"
     others = dict(results.get(f"{process}-trivial", {}))
     exact = others.pop("exact posterior", None)
     if not ours or not others:

@@ -13,7 +13,7 @@ from claims import Claim, paired
 from common import fixed_tests, learned_noise, score_trivial, train
 from functions import ACTIVATIONS, TEST_SEED, compared, source_of
 from harness import Run
-from score_tables import cell, mean_and_error, markdown_table, over, text_of
+from score_tables import cell, markdown_table, mean_and_error, over, text_of
 
 OBJECTIVES = {
     "PP-AVI": bnnp.objectives.PPAVI,

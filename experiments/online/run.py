@@ -53,7 +53,7 @@ def learn(
     )
     first = BATCH * (UPDATES + 1)
     rows: list[dict[str, float | str]] = []
-    for number, (x, y) in enumerate(test_tasks(tests)):
+    for number, (x, y) in enumerate(tasks_to_test(tests)):
         for points, found in posteriors(model, x, y, scored):
             predictions = {way: post.predict(x[first:]) for way, post in found.items()}
             for way, pred in predictions.items():
@@ -71,7 +71,7 @@ def learn(
     return rows
 
 
-def test_tasks(count: int, seed: int = TEST_SEED) -> list[tuple[np.ndarray, np.ndarray]]:
+def tasks_to_test(count: int, seed: int = TEST_SEED) -> list[tuple[np.ndarray, np.ndarray]]:
     drawn = bnnp.tasks.gp(low=LOW, high=HIGH, points=(128, 128)).draw(count, torch.Generator().manual_seed(seed))
     return [(task.x.numpy(), task.y.numpy()) for task in drawn]
 
@@ -90,8 +90,8 @@ def posteriors(model: bnnp.BNNP, x: np.ndarray, y: np.ndarray, scored: int) -> I
 def trivial(tests: int) -> dict[str, Any]:
     """What needs no learning, given all points that have come; and the exact posterior."""
     first = BATCH * (UPDATES + 1)
-    splits = [_divided(x, y, first) for x, y in test_tasks(tests)]
-    training = [_divided(x, y, first) for x, y in test_tasks(32, TEST_SEED + 1)]
+    splits = [_divided(x, y, first) for x, y in tasks_to_test(tests)]
+    training = [_divided(x, y, first) for x, y in tasks_to_test(32, TEST_SEED + 1)]
     exact = bnnp.evaluate(bnnp.Oracle(bnnp.tasks.gp(low=LOW, high=HIGH)), splits, num_samples=100)
     return score_trivial(training, splits) | {"exact posterior": exact.to_dict()}
 
@@ -114,7 +114,9 @@ def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path
         cells = [text_of(over(_means(found, way, last, score)), 3) for score in ("lppd", "mae") for way in WAYS]
         rows.append([str(depth), text_of(over(_means(found, "online", last, "distance")), 4), *cells, str(len(found))])
     text = f"After {last} points, in batches of {BATCH}:\n\n" + markdown_table([*header, "seeds"], rows)
-    rows = [[name, cell(one, "marginal_lppd", 3), cell(one, "mae", 3)] for name, one in results.get("trivial", {}).items()]
+    rows = [
+        [name, cell(one, "marginal_lppd", 3), cell(one, "mae", 3)] for name, one in results.get("trivial", {}).items()
+    ]
     text += f"\nGiven all {last} points:\n\n" + markdown_table(["", "marginal LPPD", "MAE"], rows)
     files = [write_atomically(folder / "table.md", text)]
     if depths:
@@ -148,7 +150,9 @@ def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Clai
         found = _found(depth, settings, results)
         text = f"{depth} hidden layers: online updates lose less than {CLOSE} of marginal LPPD"
         every, online, new = (_means(found, way, last, "lppd") for way in ("all", "online", "new"))
-        ours = f"all {text_of(over(every), 3)}; online {text_of(over(online), 3)}; new points only {text_of(over(new), 3)}"
+        ours = (
+            f"all {text_of(over(every), 3)}; online {text_of(over(online), 3)}; new points only {text_of(over(new), 3)}"
+        )
         lost = paired([value + CLOSE for value in online], every)
         claims.append(Claim("App. D", text, ours=ours if found else "", gain=lost, seeds=len(found), **rest))
     return claims
@@ -176,7 +180,7 @@ def _curves(depths: list[int], settings: Mapping[str, Any], results: Mapping[str
 
 def _demonstration(model: bnnp.BNNP) -> Figure:
     """The paper's figure: rows take in more points; black points are no longer there."""
-    ((x, y),) = test_tasks(1)
+    ((x, y),) = tasks_to_test(1)
     grid = np.linspace(LOW, HIGH, 200)[:, None]
     figure = Figure(figsize=(9, 1.9 * UPDATES), layout="constrained")
     panels = figure.subplots(UPDATES, 3, sharex=True, sharey=True)

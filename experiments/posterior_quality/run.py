@@ -81,9 +81,7 @@ def bounds(method: str, noise: float, steps: int, seeds: tuple[int, ...]) -> dic
     """As many repeats as there are seeds, side by side, all from the first of them."""
     model, task = model_of(noise), bnnp.tasks.posterior_quality_test()
     effort = Effort(steps=steps, learning_rate=RATES.get(method, RATE), elbo_samples=8)
-    posts = infer_many(
-        model, [task] * len(seeds), method=METHODS[method], num_samples=1, effort=effort, seed=seeds[0]
-    )
+    posts = infer_many(model, [task] * len(seeds), method=METHODS[method], num_samples=1, effort=effort, seed=seeds[0])
     found = [post.diagnostics for post in posts]
     kept = {"bounds": [one.bound for one in found], "errors": [one.bound_error for one in found]}
     return kept | {"convergence": diagnosed(found)}
@@ -169,7 +167,9 @@ def _rows(noise: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -
         rows.append(["log evidence, tempered", *cells])
         rms = math.sqrt(sum(one["error"] ** 2 for one in tempered) / len(tempered))
         spread = float(torch.tensor([one["value"] for one in tempered]).std())
-        rows.append(["its error: as said, as repeats differ", f"{rms:.2f}, {spread:.2f}", "", str(len(tempered)), "", ""])
+        rows.append(
+            ["its error: as said, as repeats differ", f"{rms:.2f}, {spread:.2f}", "", str(len(tempered)), "", ""]
+        )
     for name, label in (NAMES | META).items():
         found, repeats = bound_of(name, noise, settings, results)
         if repeats:

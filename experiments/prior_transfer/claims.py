@@ -49,7 +49,8 @@ def _every_method(process: str, prior: str, score: str, kind: str, part: str, se
         "4.3",
         text,
         paper,
-        f"{better} of {len(gains)} methods" + (f"; chains not mixed: {', '.join(dict.fromkeys(doubts))}" if doubts else ""),
+        f"{better} of {len(gains)} methods"
+        + (f"; chains not mixed: {', '.join(dict.fromkeys(doubts))}" if doubts else ""),
         trivial=best_trivial(process, part, score, results),
         gain=worst(list(gains.values())),
         seeds=seeds,

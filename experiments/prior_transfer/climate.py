@@ -37,7 +37,7 @@ class Climate:
 
 
 def climate(rain: str) -> Climate:
-    """invented: waves;  serbia: a month of ERA5-Land, 154 points;  switzerland: the paper's ten years, `download_era5`."""
+    """invented: waves;  serbia: a month of ERA5-Land, 154 points;  switzerland: the paper's, by `download_era5`."""
     if rain == "invented":
         training, tests = _invented()
         return _prepared(training, tests, read_outline(REGION))

@@ -26,10 +26,10 @@ NEW = "bnnp_new"
 
 
 def methods_of(choices: Mapping[str, Any], prior: str) -> dict[str, dict[str, Any]]:
-    """Under a prior, for every method: `record` are the choices of its record, `effort` those of `Effort`, `samples`, `whitened`.
+    """Under a prior, for every method: choices of its `record` and of `Effort`, `samples` and `whitened`.
 
-    Under the standard prior there are no trained inference networks, so that all are new. `learned_methods` are changes for
-    learned priors.
+    Under the standard prior there are no trained inference networks, so that all are new. `learned_methods` are changes
+    for learned priors.
     """
     plain = {"record": {}, "whitened": True}
     found = {name: plain | choice for name, choice in choices["methods"].items()}

@@ -91,7 +91,7 @@ def best_trivial(process: str, part: str, score: str, results: Mapping[str, Any]
 
 
 def _section(process: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> str:
-    """Ours with standard errors over seeds (over the sets with one seed), the paper's, and how chains and bounds went."""
+    """Ours with standard errors over seeds (over sets with one seed), the paper's, how chains and bounds went."""
     unit = ", mm" if process == "climate" else ""
     header = ["method", "prior", "pooled LPPD", "marginal LPPD", "joint LPPD", f"MAE{unit}", "K", "seeds", *CONVERGENCE]
     header += ["paper: pooled LPPD", f"paper: MAE{unit}"]

@@ -100,9 +100,7 @@ def as_the_paper(
     return {"noise": learned_noise(model)}
 
 
-def pretrained(
-    process: str, prior: str, seed: int, tests: dict[str, Any], scored: int, folder: Path
-) -> dict[str, Any]:
+def pretrained(process: str, prior: str, seed: int, tests: dict[str, Any], scored: int, folder: Path) -> dict[str, Any]:
     """The trained model itself: no fitting to the test sets. At the noise of all others, and at its own."""
     model, data = learned_model(process, prior, seed, folder), tests_of(process, **tests)
     posteriors = [

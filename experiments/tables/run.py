@@ -1,8 +1,8 @@
-"""Real tables of people, trees and chicks: what `bnnp train` gives with no option, beside classical methods (not in the paper).
+"""Real tables: what `bnnp train` gives with no option, beside classical methods (not in the paper).
 
-The tables are not in the repository. `BNNP_TABLES` names a folder whose `data` has a table (CSV, with a column `task`) and a plan
-(JSON: columns `x` and `y`, folds of tasks, contexts of every left-out task) of each name; `baselines.csv` beside it, where it
-exists, has scores that others computed by the same plans.
+The tables are not in the repository. `BNNP_TABLES` names a folder whose `data` has a table (CSV, with a column
+`task`) and a plan (JSON: columns `x` and `y`, folds of tasks, contexts of every left-out task) of each name;
+`baselines.csv` beside it, where it exists, has scores that others computed by the same plans.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ def runs(settings: Mapping[str, Any]) -> dict[str, Run]:
 
 
 def score(table: str, fold: int, method: str, minutes: float, seed: int) -> dict[str, Any]:
-    """Scores of the tasks that a fold leaves out, means over their contexts, in units of the training outputs' spread."""
+    """Scores of the tasks that a fold leaves out, over their contexts, in units of the training outputs' spread."""
     tasks, plan, digest = load(table)
     one = Plan([plan.folds[fold]], plan.contexts)
     with warnings.catch_warnings():
@@ -133,7 +133,9 @@ def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path
     return [table, save_figure(_figure(settings, results), folder / "figure.png")]
 
 
-def values_of(table: str, method: str, name: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[float]:
+def values_of(
+    table: str, method: str, name: str, settings: Mapping[str, Any], results: Mapping[str, Any]
+) -> list[float]:
     """For every seed that has all folds, the mean over these."""
     values = []
     for seed in settings["seeds"]:
@@ -143,7 +145,9 @@ def values_of(table: str, method: str, name: str, settings: Mapping[str, Any], r
     return values
 
 
-def gains_of(other: str, name: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> tuple[Estimate, int, int]:
+def gains_of(
+    other: str, name: str, settings: Mapping[str, Any], results: Mapping[str, Any]
+) -> tuple[Estimate, int, int]:
     """What the BNNP gains on another method: the mean over tables, the tables, and how many of them it is better on."""
     ours, theirs, sign = [], [], 1 if name == "lppd" else -1
     for table in settings["tables"]:

@@ -150,7 +150,9 @@ def test_what_is_not_there_is_refused(toy, tmp_path, monkeypatch):
         perform("toys", "smoke")
     with pytest.raises(ValueError, match="scale: got 'huge', expected one of smoke, small, long, paper"):
         perform("toy", "huge")
-    with pytest.raises(ValueError, match="scale: got 'paper', expected one of smoke, small; toy has settings of no other"):
+    with pytest.raises(
+        ValueError, match="scale: got 'paper', expected one of smoke, small; toy has settings of no other"
+    ):
         perform("toy", "paper")
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match="go to a clone of the repository"):
@@ -356,7 +358,10 @@ def test_gains():
     assert paired([1.0, 3.0], [0.0, 0.0]) == (2.0, pytest.approx(1.0))
     assert difference((2.0, 0.3), (1.0, 0.4)) == (1.0, pytest.approx(0.5))
     assert worst([(1.0, 0.1), (3.0, 1.0), (0.5, 0.01)]) == (3.0, 1.0)
-    assert over_seeds([{"scores": {"mae": {"mean": v, "standard_error": 9.0}}} for v in (1.0, 3.0)], "mae") == (2.0, 1.0)
+    assert over_seeds([{"scores": {"mae": {"mean": v, "standard_error": 9.0}}} for v in (1.0, 3.0)], "mae") == (
+        2.0,
+        1.0,
+    )
     assert over_seeds([{"scores": {"mae": {"mean": 1.0, "standard_error": 9.0}}}], "mae") == (1.0, 9.0)
 
 
@@ -419,8 +424,10 @@ def test_the_climate_of_the_papers_region_goes_through_the_whole_experiment(tmp_
     wave = np.sin(longitude[None, None] + random.uniform(0, 6, (len(times), 1, 1))) + np.cos(latitude)[None, :, None]
     cold = 280 + wave + 0.1 * random.normal(size=(len(times), 51, 71))
     month = xarray.Dataset(
-        {name: (("valid_time", "latitude", "longitude"), v.astype("float32")) for name, v in
-         {"t2m": cold, "tp": np.maximum(wave - 0.5, 0) / 1000}.items()},
+        {
+            name: (("valid_time", "latitude", "longitude"), v.astype("float32"))
+            for name, v in {"t2m": cold, "tp": np.maximum(wave - 0.5, 0) / 1000}.items()
+        },
         coords={"valid_time": times.astype("datetime64[ns]"), "latitude": latitude, "longitude": longitude},
     )
     (tmp_path / "era5").mkdir()
