@@ -178,7 +178,7 @@ def fit_bnn(
     )
     scores = [score_sets([post], [found.test], found.y_scale) for post in posteriors]
     found_how = [post.diagnostics for post in posteriors]
-    bound = float(np.mean([one.bound for one in found_how]))
+    bound = float(np.array([one.bound for one in found_how], dtype=float).mean())
     return {"scores": scores, "bound": bound, "convergence": diagnosed(found_how)}
 
 

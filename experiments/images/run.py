@@ -192,7 +192,7 @@ def judged(shown: Mapping[str, torch.Tensor], training: Images) -> dict[str, dic
         judge.fit(known.numpy(), labels)
     found = {}
     for name, values in shown.items():
-        sure = judge.predict_proba(values.float().numpy())
+        sure = np.asarray(judge.predict_proba(values.float().numpy()))
         shares = np.bincount(sure.argmax(1), minlength=sure.shape[1]) / len(sure)
         distance = torch.cdist(values.float(), known).min(1).values
         found[name] = {

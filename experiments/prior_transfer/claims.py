@@ -68,8 +68,11 @@ def _still_matters(process: str, prior: str, score: str, kind: str, settings: An
             values[method] = [mean_and_error(one["all"], score)[0] for one in found.values()]
             doubts += [LABELS[method]] if any(_is_doubtful(one["convergence"]) for one in found.values()) else []
     sure = {method: over(found) for method, found in values.items() if LABELS[method] not in doubts}
-    if len(sure) < 2:
+    if not values:
         return Claim("4.3", text)
+    if len(sure) < 2:
+        names = ", ".join(dict.fromkeys(doubts))
+        return Claim("4.3", text, ours=f"chains not mixed: {names}", gain=(0.0, math.nan), doubts=names)
     low, high = (pick(sure, key=lambda method: sure[method][0]) for pick in (min, max))
     exact = mean_and_error(results.get(f"{process}-trivial", {"all": {}})["all"].get("exact posterior"), score)
     return Claim(

@@ -69,8 +69,8 @@ def score(table: str, fold: int, method: str, minutes: float, seed: int) -> dict
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of optimisers of other libraries
         found = compared(tasks, one, {method: ALL[method]}, minutes=minutes, progress=False, seed=seed)
-    means = found.per_task[list(SCORES)].mean()
-    return {"table": digest, "tasks": len(found.per_task), "scores": {name: float(means[name]) for name in SCORES}}
+    means = {name: float(found.per_task[name].to_numpy().mean()) for name in SCORES}
+    return {"table": digest, "tasks": len(found.per_task), "scores": means}
 
 
 def given(table: str, folds: tuple[int, ...]) -> dict[str, dict[str, float]]:
@@ -79,8 +79,8 @@ def given(table: str, folds: tuple[int, ...]) -> dict[str, dict[str, float]]:
     if not file.is_file():
         return {}
     rows = pd.read_csv(file).query("table == @table and fold in @folds")
-    means = pd.DataFrame(rows.groupby("method")[list(SCORES)].mean())
-    return {str(name): {score: float(row[score]) for score in SCORES} for name, row in means.iterrows()}
+    parts: Any = rows.groupby("method")
+    return {str(name): {score: float(part[score].to_numpy().mean()) for score in SCORES} for name, part in parts}
 
 
 def folder() -> Path:

@@ -369,7 +369,8 @@ def test_tables():
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
-def test_the_recipe_keeps_its_model_and_chooses_nothing_for_the_process(tmp_path):
+def test_the_recipe_keeps_its_model_and_chooses_nothing_for_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr("common.ACTIVATIONS", ("silu", "relu"))
     source = bnnp.tasks.sawtooth(points=(8, 8))
     learned = learn(source, tmp_path, "saw", hidden=(3,), minutes=1e-4, seed=0)
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["saw.bnnp"]
@@ -384,6 +385,7 @@ def test_the_recipe_keeps_its_model_and_chooses_nothing_for_the_process(tmp_path
 @pytest.mark.parametrize("name", experiment_names(REAL))
 def test_every_experiment_runs_at_its_smallest_scale(name, tmp_path, monkeypatch):
     monkeypatch.setenv(FOLDER_VARIABLE, str(REAL))
+    monkeypatch.setattr("common.ACTIVATIONS", ("silu",))  # the recipe tries several networks, which takes long
     outcome = perform(name, "smoke", tmp_path)
     assert outcome.failed == {}
     assert {path.suffix for path in outcome.files} == {".md", ".png"}
