@@ -5,13 +5,18 @@ so that no statement can stand in `RESULTS.md` that the records contradict.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from score_tables import Estimate, over
 
 REAL = 2.0
 """A difference of so many standard errors counts."""
+FLAGGED = 2
+"""Of the data sets of a row of Markov chains, at most so many may have a warning."""
+RISING = 1.0
+"""A bound that rises by more nats in a thousand steps, beyond its error, has not arrived."""
 HOLDS, FAILS, UNKNOWN, NOT_RUN = "holds", "does not hold", "cannot tell", "not run"
 
 
@@ -49,6 +54,13 @@ class Claim:
         if self.doubts or self.seeds < 2 or math.isnan(error) or abs(mean) <= REAL * error:
             return UNKNOWN
         return HOLDS if mean > 0 else FAILS
+
+
+def has_arrived(convergence: Mapping[str, Any]) -> bool:
+    """Whether an inference can be taken for what the method gives: few data sets are flagged, no bound still rises."""
+    slope, error = convergence["slope"], convergence["slope_error"]
+    rises = slope is not None and slope - REAL * error > RISING
+    return not rises and (convergence["rhat"] is None or convergence["doubtful"] <= FLAGGED)
 
 
 def difference(larger: Estimate, smaller: Estimate) -> Estimate:

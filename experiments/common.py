@@ -128,27 +128,36 @@ def score_trivial(training: Sequence[Split], tests: Sequence[Split], y_scale: fl
 def diagnosed(diagnostics: Sequence[Diagnostics]) -> dict[str, float | int | None]:
     """How the inference of several data sets went: the worst of each number over them.
 
-    `slope` is how much the bound still rose over the last tenth of the steps, in nats per
-    thousand steps; `doubtful` counts the data sets with a warning.
+    `slope` is how much the bound, or the log density that is climbed, still rose over the last tenth of the steps, in
+    nats per thousand steps, with its standard error; `doubtful` counts the data sets with a warning.
     """
     rhats = [one.rhat for one in diagnostics if one.rhat is not None]
     sizes = [one.ess for one in diagnostics if one.ess is not None]
     accepted = [float(one.acceptance.mean()) for one in diagnostics if one.acceptance is not None]
     slopes = [last_slope(one.elbo.tolist()) for one in diagnostics if one.elbo is not None and len(one.elbo) > 1]
+    slope, error = max(slopes, key=lambda found: abs(found[0]), default=(None, None))
     return {
         "rhat": max(rhats, default=None),
         "ess": min(sizes, default=None),
         "acceptance": min(accepted, default=None),
-        "slope": max(slopes, key=abs, default=None),
+        "slope": slope,
+        "slope_error": error,
         "doubtful": sum(bool(one.warnings) for one in diagnostics),
         "sets": len(diagnostics),
     }
 
 
-def last_slope(bounds: Sequence[float]) -> float:
-    """The slope of the last tenth of a path of bounds, in nats per thousand steps, by least squares."""
+def last_slope(bounds: Sequence[float]) -> tuple[float, float]:
+    """The slope of the last tenth of a path of bounds, in nats per thousand steps, by least squares, and its error.
+
+    The error is that of independent estimates of the bound; it is infinite with two of them.
+    """
     values = np.array(bounds[-max(2, math.ceil(LAST * len(bounds))) :])
-    return 1000 * float(np.polyfit(np.arange(len(values)), values, 1)[0])
+    steps = (np.arange(len(values)) - (len(values) - 1) / 2) / 1000
+    slope = float(steps @ values / (steps @ steps))
+    rest = values - values.mean() - slope * steps
+    free = len(values) - 2
+    return slope, math.sqrt(float(rest @ rest) / free / float(steps @ steps)) if free else math.inf
 
 
 def score_sets(

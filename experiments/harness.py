@@ -45,6 +45,7 @@ import bnnp
 from bnnp._core.files import write_atomically
 from bnnp._core.progress import ProgressBar
 from records import (
+    REVISION,
     Kept,
     error_file,
     fingerprint,
@@ -101,9 +102,9 @@ class Plan:
         return without_choice(found) if self.searches else found
 
     def runs(self) -> dict[str, Run]:
-        module = load_experiment(self.experiment)
         if not self.searches:
-            return module.runs(self.settings)
+            settings = {name: value for name, value in self.settings.items() if name != REVISION}
+            return load_experiment(self.experiment).runs(settings)
         return {f"{what}-{name}": run for what, choices in self.choices().items() for name, run in choices.items()}
 
     def choices(self) -> dict[str, dict[str, Run]]:

@@ -18,6 +18,8 @@ from typing import Any
 from bnnp._core.files import write_atomically
 
 CHOSEN = "chosen"
+REVISION = "revision"
+"""A number in settings, raised when the code changes what runs do, so that their records are stale."""
 UNKNOWN = "of before settings were frozen"
 
 

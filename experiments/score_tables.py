@@ -49,12 +49,15 @@ def convergence(found: Mapping[str, Any] | None) -> list[str]:
     """Cells of what `common.diagnosed` found; empty where a method has no such number."""
     if found is None:
         return [""] * len(CONVERGENCE)
-    numbers = [found["rhat"], found["ess"], found["acceptance"], found["slope"]]
-    texts = [
-        "" if n is None else form.format(n)
-        for n, form in zip(numbers, ("{:.2f}", "{:.0f}", "{:.2f}", "{:.2g}"), strict=True)
-    ]
-    return [*texts, f"{found['doubtful']} of {found['sets']}"]
+    numbers = [found["rhat"], found["ess"], found["acceptance"]]
+    forms = ("{:.2f}", "{:.0f}", "{:.2f}")
+    texts = ["" if n is None else form.format(n) for n, form in zip(numbers, forms, strict=True)]
+    return [*texts, slope_text(found), f"{found['doubtful']} of {found['sets']}"]
+
+
+def slope_text(found: Mapping[str, Any]) -> str:
+    """How much a bound still rose, in nats per thousand steps."""
+    return "" if found["slope"] is None else f"{found['slope']:.2g} ± {found['slope_error']:.2g}"
 
 
 def cell(scores: Mapping[str, Any] | None, name: str, digits: int = 2) -> str:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
-from score_tables import Estimate, markdown_table, mean_and_error, over, text_of
+from score_tables import Estimate, markdown_table, mean_and_error, over, slope_text, text_of
 
 NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
@@ -105,7 +105,7 @@ def _note(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], re
     for method in ("mfvi", "givi"):
         how = results.get(f"{data}-{method}-{noise}", {}).get("convergence")
         if how is not None:
-            slope = f"the bound still changed by {how['slope']:.2g} nats per 1000 steps"
+            slope = f"the bound still changed by {slope_text(how)} nats per 1000 steps"
             notes.append(f"{LABELS[method]} with noise {noise}, by GIVI's bound; {slope}.")
     if choices["peers"]["ar_targets"] is not None:
         targets, samples = choices["peers"]["ar_targets"], choices["peers"]["ar_scored"]

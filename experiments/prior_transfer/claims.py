@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from claims import Claim, difference, paired, worst
+from claims import Claim, difference, has_arrived, paired, worst
 from score_tables import mean_and_error, over, text_of
 
 from .methods import LABELS, NEW
@@ -12,8 +12,6 @@ from .models import LEARNED, NAMES
 from .report import PAPER_LPPD, best_trivial, found_of, methods_in
 
 SCORES = {"pooled_lppd": "pooled LPPD", "marginal_lppd": "marginal LPPD"}
-FLAGGED = 2
-"""At most so many of the data sets of a row of Markov chains may have a warning."""
 
 
 def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Claim]:
@@ -41,7 +39,7 @@ def _every_method(process: str, prior: str, score: str, kind: str, part: str, se
         if both:
             values = [[mean_and_error(one[seed][part], score)[0] for seed in both] for one in pair]
             gains[method], seeds = paired(values[1], values[0]), len(both)
-            doubts += [LABELS[method] for one in pair for seed in both if _is_doubtful(one[seed]["convergence"])]
+            doubts += [LABELS[method] for one in pair for seed in both if not has_arrived(one[seed]["convergence"])]
     if not gains:
         return Claim("4.3", text, paper)
     better = sum(gain > 0 for gain, _ in gains.values())
@@ -49,8 +47,7 @@ def _every_method(process: str, prior: str, score: str, kind: str, part: str, se
         "4.3",
         text,
         paper,
-        f"{better} of {len(gains)} methods"
-        + (f"; chains not mixed: {', '.join(dict.fromkeys(doubts))}" if doubts else ""),
+        f"{better} of {len(gains)} methods" + (f"; not arrived: {', '.join(dict.fromkeys(doubts))}" if doubts else ""),
         trivial=best_trivial(process, part, score, results),
         gain=worst(list(gains.values())),
         seeds=seeds,
@@ -66,13 +63,13 @@ def _still_matters(process: str, prior: str, score: str, kind: str, settings: An
         found = found_of(process, method, prior, settings, results)
         if found:
             values[method] = [mean_and_error(one["all"], score)[0] for one in found.values()]
-            doubts += [LABELS[method]] if any(_is_doubtful(one["convergence"]) for one in found.values()) else []
+            doubts += [LABELS[method]] if not all(has_arrived(one["convergence"]) for one in found.values()) else []
     sure = {method: over(found) for method, found in values.items() if LABELS[method] not in doubts}
     if not values:
         return Claim("4.3", text)
     if len(sure) < 2:
         names = ", ".join(dict.fromkeys(doubts))
-        return Claim("4.3", text, ours=f"chains not mixed: {names}", gain=(0.0, math.nan), doubts=names)
+        return Claim("4.3", text, ours=f"not arrived: {names}", gain=(0.0, math.nan), doubts=names)
     low, high = (pick(sure, key=lambda method: sure[method][0]) for pick in (min, max))
     exact = mean_and_error(results.get(f"{process}-trivial", {"all": {}})["all"].get("exact posterior"), score)
     return Claim(
@@ -84,7 +81,3 @@ def _still_matters(process: str, prior: str, score: str, kind: str, settings: An
         gain=difference(sure[high], sure[low]),
         seeds=min(len(values[low]), len(values[high])),
     )
-
-
-def _is_doubtful(found: Mapping[str, Any]) -> bool:
-    return found["rhat"] is not None and found["doubtful"] > FLAGGED

@@ -130,9 +130,11 @@ def _rows(process: str, part: str, settings: Mapping[str, Any], results: Mapping
 
 def _worst(found: list[dict[str, Any]]) -> dict[str, Any]:
     """The worst number of all seeds, and the flags of all."""
-    picks = {"rhat": max, "ess": min, "acceptance": min, "slope": lambda values: max(values, key=abs)}
+    picks = {"rhat": max, "ess": min, "acceptance": min}
     numbers = {name: [one[name] for one in found if one[name] is not None] for name in picks}
     kept = {name: pick(numbers[name]) if numbers[name] else None for name, pick in picks.items()}
+    steepest = max(found, key=lambda one: abs(one["slope"] or 0.0))
+    kept |= {name: steepest[name] for name in ("slope", "slope_error")}
     return kept | {name: sum(one[name] for one in found) for name in ("doubtful", "sets")}
 
 

@@ -23,8 +23,8 @@ from bnnp.cli.experiment import FOLDER_VARIABLE, experiments_folder
 from bnnp.evaluation import lppd, with_noise
 from bnnp.inference.base import Diagnostics
 from bnnp.tasks.task import Split, Task
-from claims import Claim, difference, paired, worst
-from common import diagnosed, fixed_tests, learn, model_file, score_sets, score_trivial, train
+from claims import Claim, difference, has_arrived, paired, worst
+from common import diagnosed, fixed_tests, last_slope, learn, model_file, score_sets, score_trivial, train
 from conftest import real_data
 from harness import experiment_names
 from records import fingerprint, looks_at, settings_file
@@ -174,6 +174,9 @@ def test_records_of_other_settings_are_stale_and_looks_at_the_tests_are_counted(
     assert perform("toy", "smoke").files[0].read_text() == "other 0 1 4"
     assert toy.read_text().split() == ["0", "1", "2"] * 2
     assert [look["frozen"] for look in looks_at(plan.place)] == [record["frozen"], fingerprint(plan.settings)]
+    settings = json.loads(settings_file(plan.experiment, "smoke").read_text())
+    settings_file(plan.experiment, "smoke").write_text(json.dumps(settings | {"revision": 1}))
+    assert len(plan.kept().stale) == 3  # of other code
     path = plan.place / "runs" / "run-2.json"
     path.write_text(json.dumps({name: value for name, value in record.items() if name != "frozen"}))
     assert plan.kept().stale == {"run-2": "of before settings were frozen"}
@@ -331,11 +334,31 @@ def test_how_inference_went_is_the_worst_of_all_sets():
         "ess": 40.0,
         "acceptance": pytest.approx(0.6),
         "slope": pytest.approx(1000.0),
+        "slope_error": pytest.approx(0.0, abs=1e-6),
         "doubtful": 1,
         "sets": 2,
     }
-    assert convergence(found) == ["1.30", "40", "0.60", "1e+03", "1 of 2"]
+    assert convergence(found)[:3] == ["1.30", "40", "0.60"]
+    assert convergence(found)[3].startswith("1e+03 ± ")
+    assert convergence(found)[4] == "1 of 2"
     assert convergence(diagnosed([Diagnostics()])) == ["", "", "", "", "0 of 1"]
+
+
+def test_the_slope_of_a_bound_has_the_error_that_repeats_have():
+    random = np.random.default_rng(0)
+    found = [last_slope((0.002 * np.arange(5000) + random.normal(size=5000)).tolist()) for _ in range(200)]
+    slopes, errors = np.array(found).T
+    assert slopes.mean() == pytest.approx(2.0, abs=4 * slopes.std() / 200**0.5)
+    assert errors.mean() == pytest.approx(slopes.std(), rel=0.15)
+
+
+def test_what_has_not_mixed_or_still_rises_has_not_arrived():
+    arrived = {"rhat": 1.0, "doubtful": 2, "slope": None, "slope_error": None}
+    assert has_arrived(arrived)
+    assert not has_arrived(arrived | {"doubtful": 3})
+    bound = {"rhat": None, "doubtful": 16, "slope": 5.0, "slope_error": 2.5}
+    assert has_arrived(bound)  # no more than noise
+    assert not has_arrived(bound | {"slope_error": 1.5})
 
 
 @pytest.mark.parametrize(
