@@ -179,7 +179,7 @@ def test_records_of_other_settings_are_stale_and_looks_at_the_tests_are_counted(
     assert len(plan.kept().stale) == 3  # of other code
     path = plan.place / "runs" / "run-2.json"
     path.write_text(json.dumps({name: value for name, value in record.items() if name != "frozen"}))
-    assert plan.kept().stale == {"run-2": "of before settings were frozen"}
+    assert plan.kept().stale["run-2"] == "of before settings were frozen"
 
 
 def test_a_search_freezes_the_best_choice_and_makes_records_of_before_stale(toy, tmp_path):
