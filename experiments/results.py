@@ -22,9 +22,12 @@ that it says what they say. Do not edit it. Each claim is a difference with its 
 (seeds; tables where that is said). It *holds* or *does not hold* if the difference is more than {REAL:g} standard
 errors; otherwise, with one repeat, or with chains that have not mixed, one *cannot tell*. *Not run* means that there
 is no record under the settings as they are frozen now: records of other settings, or of before settings were frozen,
-are stale and are left out.  *Oracle* is the best possible, where it is known; *trivial* the best of what needs no
-learning (population mean, nearest neighbour, linear interpolation, blank image). The paper's numbers are those behind
-its figures; its LPPD is the pooled one.
+are stale and are left out. Those of before are in the history of the repository, up to commit fccc4b6: their starts are
+gone, or their settings had been chosen on test sets.
+
+*Oracle* is the best possible, where it is known; *trivial* the best of what needs no learning (population mean, nearest
+neighbour, linear interpolation, blank image). The paper's numbers are those behind its figures; its LPPD is the pooled
+one.
 """
 
 
@@ -68,9 +71,7 @@ def provenance(plan: Plan) -> str:
         said[0] += f", {hours:.2f} hours of them in all, at {commits}"
     looks = [look["frozen"] for look in looks_at(plan.place)]
     before = len(set(looks) - {frozen})
-    said.append(
-        f"Settings {frozen}, {searched(plan)}; tests had been scored under other settings at least {before} times"
-    )
+    said.append(f"Settings {frozen}, {searched(plan)}; looks at the tests under other settings: {before} or more")
     if kept.stale:
         said.append(f"{len(kept.stale)} stale records are left out")
     return ". ".join(said) + "."
