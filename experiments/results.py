@@ -22,8 +22,8 @@ that it says what they say. Do not edit it. Each claim is a difference with its 
 (seeds; tables where that is said). It *holds* or *does not hold* if the difference is more than {REAL:g} standard
 errors; otherwise, with one repeat, or with chains that have not mixed, one *cannot tell*. *Not run* means that there
 is no record under the settings as they are frozen now: records of other settings, or of before settings were frozen,
-are stale and are left out. Those of before are in the history of the repository, up to commit fccc4b6: their starts are
-gone, or their settings had been chosen on test sets.
+are stale and are left out. Those of before are in the history of the repository, up to commit fccc4b6: their code or
+their starts are gone, or their settings had been chosen on test sets.
 
 *Oracle* is the best possible, where it is known; *trivial* the best of what needs no learning (population mean, nearest
 neighbour, linear interpolation, blank image). The paper's numbers are those behind its figures; its LPPD is the pooled
