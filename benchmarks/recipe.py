@@ -114,17 +114,20 @@ def energy_distance(a: np.ndarray, b: np.ndarray) -> float:
     return max(squared, 0.0) ** 0.5
 
 
+COLUMNS = "source | seed | CPU seconds | oracle | marginal LPPD | gap | MAE | coverage of 90 % | draws of the prior"
+
+
 def table(folder: Path) -> None:
     """Print all records of a folder as rows of a table."""
-    print("| source | minutes | seed | CPU seconds | oracle | marginal LPPD | gap | MAE | coverage of 90 % |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(f"| {COLUMNS} |\n{'|---' * len(COLUMNS.split('|'))}|")
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text())
         best, own = record["oracle"], record["marginal_lppd"]
         known = ["", ""] if best is None else [f"{best:.3f}", f"{best - own:.3f}"]
-        given = [record["source"], f"{record['minutes']:g}", record["seed"], f"{record['cpu_seconds']:.0f}"]
-        scores = [known[0], f"{own:.3f}", known[1], f"{record['mae']:.3f}", f"{record['coverage_90']:.2f}"]
-        print("| " + " | ".join(str(cell) for cell in [*given, *scores]) + " |")
+        given = [record["source"], record["seed"], f"{record['cpu_seconds']:.0f}"]
+        scores = [known[0], f"{own:.3f}", known[1], f"{record['mae']:.3f}", f"{record['coverage_90']:.3f}"]
+        prior = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in record["prior"].items())
+        print("| " + " | ".join(str(cell) for cell in [*given, *scores, prior]) + " |")
 
 
 def main() -> None:
