@@ -1,17 +1,29 @@
-"""What several experiments do alike: fixed random tests, training of a kept model, scores of many posteriors."""
+"""What several experiments do alike: fixed random tests, training of a kept model, scores of many posteriors.
 
+All models are learned in one of two ways: by the one recipe (`learn`), or as the paper does (`train`): from the
+standard prior, by PP-AVI, everything free, for a stated number of steps.
+"""
+
+import math
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
+import bnnp
+from baselines import trivial_models
 from bnnp._core.random import child
 from bnnp.evaluation.score import score, with_noise
 from bnnp.evaluation.scores import Posterior, Scores
+from bnnp.inference.base import Diagnostics
+from bnnp.prediction import ExtrapolationWarning
+from bnnp.recipe import ACTIVATIONS
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
@@ -30,12 +42,13 @@ def model_file(folder: Path, name: str) -> Path:
     return folder / "models" / f"{name}.bnnp"
 
 
-RECIPES = {
-    "default": FitSettings(),
-    "standard start": FitSettings(prior_start="standard"),
-    "paper": FitSettings(prior_start="standard", clip_norm=None, optimiser=torch.optim.Adam),
-}
-"""How training differs between the library's defaults and the paper (`docs/training.md`)."""
+PAPER = FitSettings(prior_start="standard", clip_norm=None, optimiser=torch.optim.Adam)
+"""How the paper trains, where the library's defaults differ (`docs/training.md`)."""
+OURS = FitSettings(prior_start="standard")
+"""The library's optimiser from the paper's start."""
+TRAININGS = {"paper": PAPER, "ours": OURS}
+LAST = 0.1
+"""The share of an optimisation over whose end the slope of the bound is measured."""
 
 
 def train(
@@ -44,7 +57,7 @@ def train(
     folder: Path,
     name: str,
     *,
-    recipe: str = "default",
+    way: str = "paper",
     seed: int = 0,
     **choices: Any,
 ) -> Any:
@@ -55,22 +68,96 @@ def train(
         tasks: What it learns from.
         folder: Of the experiment's results.
         name: Of the model's file.
-        recipe: Settings that others change (`RECIPES`).
+        way: Settings that others change (`TRAININGS`).
         seed: Of the start and of training.
         choices: Other arguments of `bnnp.fit`, and fields of `bnnp.FitSettings`.
     """
     state = folder / "models" / f"{name}-training"
-    changed = {key: choices.pop(key) for key in vars(RECIPES[recipe]) if key in choices}
-    settings = replace(RECIPES[recipe], **changed)
+    changed = {key: choices.pop(key) for key in vars(TRAININGS[way]) if key in choices}
+    settings = replace(TRAININGS[way], **changed)
     fit(model, tasks, settings=settings, checkpoint=state, progress=shows_training.get(), seed=seed, **choices)
     model.save(model_file(folder, name))
     shutil.rmtree(state, ignore_errors=True)
     return model
 
 
+def learn(
+    tasks: TaskSource,
+    folder: Path,
+    name: str,
+    *,
+    hidden: Sequence[int],
+    minutes: float,
+    context_share: Any = (0.1, 0.5),
+    seed: int = 0,
+) -> bnnp.Learned[bnnp.BNNP]:
+    """`bnnp.learn` with the models that `bnnp train` tries, nothing chosen for the process; the model is kept."""
+    models = [
+        bnnp.BNNP(tasks.in_size, tasks.out_size, tuple(hidden), activation, last_layer="likelihood", seed=seed)
+        for activation in ACTIVATIONS
+    ]
+    state = folder / "models" / f"{name}-rounds"
+    learned = bnnp.learn(
+        models,
+        tasks,
+        minutes=minutes,
+        context_share=context_share,
+        folder=state,
+        progress=shows_training.get(),
+        seed=seed,
+    )
+    learned.model.save(model_file(folder, name))
+    shutil.rmtree(state, ignore_errors=True)
+    return learned
+
+
 def learned_noise(model: Any) -> float:
     """Of a model with a Gaussian likelihood that has one noise for all."""
     return model.likelihood.noise.item()
+
+
+def score_trivial(training: Sequence[Split], tests: Sequence[Split], y_scale: float = 1.0) -> dict[str, dict[str, Any]]:
+    """Scores of all that needs no learning, by name."""
+    found = {}
+    for name, model in trivial_models(training).items():
+        posteriors = [model.condition(split.context.x, split.context.y) for split in tests]
+        found[name] = score_sets(posteriors, tests, y_scale)
+    return found
+
+
+def diagnosed(diagnostics: Sequence[Diagnostics]) -> dict[str, float | int | None]:
+    """How the inference of several data sets went: the worst of each number over them.
+
+    `slope` is how much the bound, or the log density that is climbed, still rose over the last tenth of the steps, in
+    nats per thousand steps, with its standard error; `doubtful` counts the data sets with a warning.
+    """
+    rhats = [one.rhat for one in diagnostics if one.rhat is not None]
+    sizes = [one.ess for one in diagnostics if one.ess is not None]
+    accepted = [float(one.acceptance.mean()) for one in diagnostics if one.acceptance is not None]
+    slopes = [last_slope(one.elbo.tolist()) for one in diagnostics if one.elbo is not None and len(one.elbo) > 1]
+    slope, error = max(slopes, key=lambda found: abs(found[0]), default=(None, None))
+    return {
+        "rhat": max(rhats, default=None),
+        "ess": min(sizes, default=None),
+        "acceptance": min(accepted, default=None),
+        "slope": slope,
+        "slope_error": error,
+        "doubtful": sum(bool(one.warnings) for one in diagnostics),
+        "sets": len(diagnostics),
+    }
+
+
+def last_slope(bounds: Sequence[float]) -> tuple[float, float]:
+    """The slope of the last tenth of a path of bounds, in nats per thousand steps, by least squares, and its error.
+
+    The error is that of independent estimates of the bound; it is infinite with two of them.
+    """
+    values = np.array(bounds[-max(2, math.ceil(LAST * len(bounds))) :])
+    steps = (np.arange(len(values)) - (len(values) - 1) / 2) / 1000
+    slope = float(steps @ values / (steps @ steps))
+    rest = values - values.mean() - slope * steps
+    free = len(values) - 2
+    return slope, math.sqrt(float(rest @ rest) / free / float(steps @ steps)) if free else math.inf
 
 
 def score_sets(
@@ -83,7 +170,9 @@ def score_sets(
     """
     rows = []
     for index, (post, split) in enumerate(zip(posteriors, splits, strict=True)):
-        predictive = post.predict(split.target.x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)  # tests may lie outside the training inputs
+            predictive = post.predict(split.target.x)
         predictive = predictive if noise is None else with_noise(predictive, noise)
         rows.append(score(predictive, split.target.y, child(0, index)))
     frame = pd.DataFrame(rows, index=[split.target.name or str(i) for i, split in enumerate(splits)])

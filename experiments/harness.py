@@ -1,17 +1,24 @@
 """Experiments: many independent runs, each saved as soon as it is done, and a report of all of them.
 
-An experiment is a folder with a `run.py` that has two functions:
+An experiment is a folder with a `run.py` that has three functions:
 
-    runs(scale) -> dict[str, Run]              what is to be run, by name
-    report(scale, results, folder) -> [Path]   tables and figures from the results, by name
+    runs(settings) -> dict[str, Run]              what is to be run, by name
+    report(settings, results, folder) -> [Path]   tables and figures from the results, by name
+    claims(settings, results) -> [Claim]          what the results say of the paper's claims (`claims.py`)
 
-A run is a function of plain arguments that returns what JSON can hold. If it has a parameter `folder`, it gets the
-folder of results there, for files that JSON cannot hold, as trained models. Runs go through joblib, so that they use
-all cores here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails
-loses only itself, and those that need it. Processes that joblib starts on this machine find this file as the one that
+and may have one more:
+
+    search(settings) -> dict[str, dict[str, Run]]   for all that is to be chosen, a run for each choice, whose result
+                                                    has a `score` (larger is better) on tasks that are no tests
+
+Settings are those frozen in `settings/SCALE.json`; `records.py` says how their hash keeps records honest. A run is a
+function of plain arguments that returns what JSON can hold. If it has a parameter `folder`, it gets the folder of
+results there, for files that JSON cannot hold, as trained models. Runs go through joblib, so that they use all cores
+here and a cluster elsewhere. One that has been done with the same arguments is not repeated; one that fails loses
+only itself, and those that need it. Processes that joblib starts on this machine find this file as the one that
 started them did; on a cluster, put its folder on `PYTHONPATH`.
 
-`common.py` has what several experiments do alike, `score_tables.py` their tables.
+`common.py` has what several experiments do alike, `baselines.py` what is trivial, `score_tables.py` their tables.
 """
 
 import importlib.util
@@ -37,8 +44,22 @@ import torch
 import bnnp
 from bnnp._core.files import write_atomically
 from bnnp._core.progress import ProgressBar
+from records import (
+    REVISION,
+    Kept,
+    error_file,
+    fingerprint,
+    freeze_choice,
+    kept_record,
+    note_look,
+    read_settings,
+    record_file,
+    settings_file,
+    why_stale,
+    without_choice,
+)
 
-SCALES = ("smoke", "small", "paper")
+SCALES = ("smoke", "small", "long", "paper")
 shows_training = ContextVar("whether training within a run has a bar", default=False)
 
 
@@ -63,9 +84,76 @@ class Outcome:
     files: list[Path]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run, and where its records go.
+
+    searches: whether the runs are those of the search for settings, and not those under the settings that it froze.
+    """
+
+    experiment: Path
+    scale: str
+    place: Path
+    searches: bool = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        found = read_settings(self.experiment, self.scale)
+        return without_choice(found) if self.searches else found
+
+    def runs(self) -> dict[str, Run]:
+        if not self.searches:
+            settings = {name: value for name, value in self.settings.items() if name != REVISION}
+            return load_experiment(self.experiment).runs(settings)
+        return {f"{what}-{name}": run for what, choices in self.choices().items() for name, run in choices.items()}
+
+    def choices(self) -> dict[str, dict[str, Run]]:
+        """Of the search: by what is to be chosen, the run of every choice."""
+        module = load_experiment(self.experiment)
+        if not hasattr(module, "search"):
+            raise ValueError(f"search: {self.experiment.name} has nothing to choose; give its command without --search")
+        return module.search(self.settings)
+
+    def identity(self, planned: Mapping[str, Run], key: str) -> dict[str, Any]:
+        """What makes a run another one: its own arguments, those of the runs it needs, and what is frozen.
+
+        Runs of a search come before anything is frozen; those of other choices do not touch them.
+        """
+        frozen = {} if self.searches else {"frozen": fingerprint(self.settings)}
+        return frozen | _arguments(planned, key)
+
+    def kept(self) -> Kept:
+        """The records of all planned runs that are there, stale or not."""
+        planned = self.runs()
+        records = {key: found for key in planned if (found := kept_record(self.place, key)) is not None}
+        stale = {key: why_stale(found, self.identity(planned, key)) for key, found in records.items()}
+        return Kept(records, {key: why for key, why in stale.items() if why})
+
+    def failed(self) -> dict[str, str]:
+        files = {key: error_file(self.place, key) for key in self.runs()}
+        return {key: file.read_text().strip().splitlines()[-1] for key, file in files.items() if file.exists()}
+
+
 def experiment_names(folder: Path) -> list[str]:
     """The experiments in a folder."""
     return sorted(path.parent.name for path in folder.glob("*/run.py"))
+
+
+def plan_of(folder: Path, name: str, scale: str, out: Path | None = None, *, searches: bool = False) -> Plan:
+    """The plan of an experiment.
+
+    Raises:
+        ValueError: If there is no such experiment, or it has no such scale.
+    """
+    if name not in experiment_names(folder):
+        raise ValueError(f"experiment: got {name!r}, expected one of {', '.join(experiment_names(folder))}")
+    if scale not in SCALES:
+        raise ValueError(f"scale: got {scale!r}, expected one of {', '.join(SCALES)}")
+    if not settings_file(folder / name, scale).is_file():
+        there = [one for one in SCALES if settings_file(folder / name, one).is_file()]
+        raise ValueError(f"scale: got {scale!r}, expected one of {', '.join(there)}; {name} has settings of no other")
+    where = "search" if searches else "results"
+    return Plan(folder / name, scale, folder / name / where / scale if out is None else out, searches)
 
 
 def perform(
@@ -79,59 +167,118 @@ def perform(
     only: str = "",
     progress: bool = False,
 ) -> Outcome:
-    """Do the runs of an experiment that are not done yet, and report.
+    """Do the runs of an experiment that are not done yet, and report. Stale records are made again.
 
     folder: where the experiments are.
     out: a folder for results; `NAME/results/SCALE` beside the experiment if not given.
     only: runs whose name contains this, and those they need.
     """
-    if name not in experiment_names(folder):
-        raise ValueError(f"experiment: got {name!r}, expected one of {', '.join(experiment_names(folder))}")
-    if scale not in SCALES:
-        raise ValueError(f"scale: got {scale!r}, expected one of {', '.join(SCALES)}")
-    place = folder / name / "results" / scale if out is None else out
-    planned = _module(folder / name).runs(scale)
-    chosen = _with_needs(planned, [key for key in planned if only in key])
-    wanted = [key for key in chosen if _done(place, key, planned) is None]
+    plan = plan_of(folder, name, scale, out)
+    done = plan.kept().results()
+    chosen = [key for key in _chosen(plan, only) if key not in done]
+    if chosen:
+        note_look(plan.place, fingerprint(plan.settings), made_by()["commit"])
+    _do(plan, chosen, workers, backend, progress)
+    return report_of(plan)
+
+
+def report_of(plan: Plan) -> Outcome:
+    """Tables and figures of the records that are there and not stale, without doing any run."""
+    results = plan.kept().results()
+    files = list(load_experiment(plan.experiment).report(plan.settings, results, plan.place)) if results else []
+    return Outcome(results, plan.failed(), files)
+
+
+def perform_search(
+    folder: Path,
+    name: str,
+    scale: str,
+    out: Path | None = None,
+    *,
+    workers: int = 1,
+    backend: str = "loky",
+    only: str = "",
+    progress: bool = False,
+) -> dict[str, str]:
+    """Score all choices on tasks that are no tests, and freeze the best of them in the settings.
+
+    With `out` the records go there, and the settings stay as they are. `only`: of what is to be chosen, what contains
+    this.
+
+    Returns:
+        By what was to be chosen, the name of the best choice.
+    """
+    plan = plan_of(folder, name, scale, out, searches=True)
+    choices, done = plan.choices(), plan.kept().results()
+    several = [what for what in choices if only in what and len(choices[what]) > 1]
+    wanted = [f"{what}-{name}" for what in several for name in choices[what]]
+    _do(plan, [key for key in wanted if key not in done], workers, backend, progress)
+    failed = {key: why for key, why in plan.failed().items() if key in wanted}
+    if failed:
+        raise RuntimeError(f"search: {', '.join(failed)} failed ({next(iter(failed.values()))}); nothing was chosen")
+    best = best_choices(plan)
+    if out is None:
+        freeze_choice(plan.experiment, scale, best)
+    return best
+
+
+def best_choices(plan: Plan) -> dict[str, str]:
+    """By what is to be chosen, the choice with the best score, where the search has scored all; or the only one."""
+    results, best = plan.kept().results(), {}
+    for what, choices in plan.choices().items():
+        if len(choices) == 1:
+            best[what] = next(iter(choices))
+            continue
+        keys = {name: f"{what}-{name}" for name in choices}
+        if all(key in results for key in keys.values()):
+            scores = {name: results[key]["score"] for name, key in keys.items()}
+            best[what] = max(scores, key=scores.__getitem__)
+    return best
+
+
+def _chosen(plan: Plan, only: str) -> list[str]:
+    planned = plan.runs()
+    return _with_needs(planned, [key for key in planned if only in key])
+
+
+def _do(plan: Plan, wanted: list[str], workers: int, backend: str, progress: bool) -> None:
+    """Do runs, each when those that it needs have been done."""
+    planned = plan.runs()
     shows_training.set(progress and workers == 1)  # bars of several processes would overwrite each other
     with (
-        ProgressBar(len(planned), len(planned) - len(wanted), enabled=progress, label=name) as bar,
+        ProgressBar(len(planned), len(planned) - len(wanted), enabled=progress, label=plan.experiment.name) as bar,
         joblib.parallel_config(backend=backend, n_jobs=workers),
     ):
         for wave in _waves(planned, wanted):
             at_once = len(wave) if workers < 0 else min(workers, len(wave))
-            calls = [joblib.delayed(_perform_one)(folder / name, scale, key, place, at_once) for key in wave]
+            calls = [joblib.delayed(_perform_one)(plan, key, at_once) for key in wave]
             for _ in joblib.Parallel(return_as="generator_unordered")(calls):
                 bar.advance()
-    results = {key: _done(place, key, planned) for key in planned}
-    failed = {key: _last_line(_error_file(place, key)) for key in planned if _error_file(place, key).exists()}
-    found = {key: record["result"] for key, record in results.items() if record is not None}
-    files = list(_module(folder / name).report(scale, found, place)) if found else []
-    return Outcome(found, failed, files)
 
 
-def _perform_one(folder: Path, scale: str, key: str, place: Path, at_once: int) -> None:
+def _perform_one(plan: Plan, key: str, at_once: int) -> None:
     """In a process of its own; the experiment is loaded there anew, since functions of a folder cannot be sent.
 
     at_once: runs side by side; each has one thread then, and one by itself has all.
     """
-    planned = _module(folder).runs(scale)
-    run = planned[key]
+    planned = plan.runs()
+    run, error = planned[key], error_file(plan.place, key)
     if at_once > 1:
         torch.set_num_threads(1)
     start = time.perf_counter()
-    _error_file(place, key).unlink(missing_ok=True)
+    error.unlink(missing_ok=True)
     try:
-        missing = [need for need in run.needs if _done(place, need, planned) is None]
+        done = plan.kept().results()
+        missing = [need for need in run.needs if need not in done]
         if missing:
             raise FileNotFoundError(f"needs {', '.join(missing)}, which has not been done")
         wants_folder = "folder" in inspect.signature(run.function).parameters
-        result = run.function(**run.arguments, **({"folder": place} if wants_folder else {}))
+        result = run.function(**run.arguments, **({"folder": plan.place} if wants_folder else {}))
     except Exception:  # one run's error must not end the others; it is kept, and told at the end
-        write_atomically(_error_file(place, key), traceback.format_exc())
+        write_atomically(error, traceback.format_exc())
         return
-    record = {**_identity(planned, key), "made_by": made_by(), "seconds": time.perf_counter() - start}
-    write_atomically(_file(place, key), json.dumps(record | {"result": result}, separators=(",", ":")))
+    record = {**plan.identity(planned, key), "made_by": made_by(), "seconds": time.perf_counter() - start}
+    write_atomically(record_file(plan.place, key), json.dumps(record | {"result": result}, separators=(",", ":")))
 
 
 def made_by() -> dict[str, str]:
@@ -150,20 +297,9 @@ def _git(*words: str) -> str:
     return ""
 
 
-def _done(place: Path, key: str, planned: Mapping[str, Run]) -> dict | None:
-    """What an earlier run with the same arguments has left."""
-    path = _file(place, key)
-    if not path.exists():
-        return None
-    record = json.loads(path.read_text())
-    wanted = json.loads(json.dumps(_identity(planned, key)))
-    return record if {name: record.get(name) for name in wanted} == wanted else None
-
-
-def _identity(planned: Mapping[str, Run], key: str) -> dict[str, Any]:
-    """What makes a run another one: its own arguments, and those of the runs it needs."""
+def _arguments(planned: Mapping[str, Run], key: str) -> dict[str, Any]:
     run = planned[key]
-    needs = {need: _identity(planned, need) for need in run.needs}
+    needs = {need: _arguments(planned, need) for need in run.needs}
     return {"arguments": dict(run.arguments)} | ({"needs": needs} if needs else {})
 
 
@@ -188,19 +324,7 @@ def _waves(planned: Mapping[str, Run], wanted: list[str]) -> Iterator[list[str]]
         left = [key for key in left if key not in wave]
 
 
-def _file(place: Path, key: str) -> Path:
-    return place / "runs" / f"{key}.json"
-
-
-def _error_file(place: Path, key: str) -> Path:
-    return place / "runs" / f"{key}.error.txt"
-
-
-def _last_line(path: Path) -> str:
-    return path.read_text().strip().splitlines()[-1]
-
-
-def _module(folder: Path) -> ModuleType:
+def load_experiment(folder: Path) -> ModuleType:
     """The experiment's `run.py`, as a package of the files beside it: `from .climate import climate` works there."""
     name = f"bnnp_experiment_{folder.name}"
     spec = importlib.util.spec_from_file_location(name, folder / "run.py", submodule_search_locations=[str(folder)])

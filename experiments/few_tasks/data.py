@@ -1,12 +1,20 @@
-"""The data sets to learn from, and the one to predict."""
+"""The data sets to learn from, the one to predict, and training data sets that are left out to choose settings by."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 import bnnp
+from bnnp._core.random import child
 from bnnp.tasks.source import Collection, collect
+from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
+
+LEFT_OUT = {"abalone": (0, 1), "paul15": (0, 5), "invented": (0, 1)}
+"""The training data sets that are left out in turn: both sexes, and two of the ten clusters."""
+TEST_SHARE = 0.25
+"""The share of a left-out data set that is context, as it is of the test."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,23 @@ def load(data: str, points_share: float = 1.0) -> Data:
         assert training.columns is not None
         y_scale = float(training.columns.y_scale[0])
     return Data(replace(training, points_share=points_share), test.splits[0], y_scale)
+
+
+def load_left_out(data: str, points_share: float = 1.0) -> Sequence[Data]:
+    """For each training data set that is left out: the others to learn from, and itself as the one to predict."""
+    whole = load(data, points_share)
+    found = []
+    for place in LEFT_OUT[data]:
+        rest = tuple(task for index, task in enumerate(whole.training.tasks) if index != place)
+        test = random_split(whole.training.tasks[place], context_size(TEST_SHARE), child(0, place))
+        found.append(Data(replace(whole.training, tasks=rest), test, whole.y_scale))
+    return found
+
+
+def divided_training(data: Data) -> list[Split]:
+    """The training data sets, divided as the test is."""
+    size = context_size(TEST_SHARE)
+    return [random_split(task, size, child(1, place)) for place, task in enumerate(data.training.tasks)]
 
 
 def _invented() -> tuple[Collection, Collection]:

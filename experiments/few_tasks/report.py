@@ -10,12 +10,19 @@ from matplotlib.figure import Figure
 
 from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
-from score_tables import markdown_table
-
-from .settings import PEERS, SCALES, TENTHS, Settings
+from score_tables import Estimate, markdown_table, mean_and_error, over, slope_text, text_of
 
 NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
-LABELS = {"mfvi": "MFVI", "givi": "GIVI", "np": "NP", "bnp": "BNP", "tnp": "AR-TNP", "tnp-marginals": "TNP, marginals"}
+TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
+LABELS = {
+    "recipe": "BNNP, the one recipe",
+    "mfvi": "MFVI",
+    "givi": "GIVI",
+    "np": "NP",
+    "bnp": "BNP",
+    "tnp": "AR-TNP",
+    "tnp-marginals": "TNP, marginals",
+}
 LOWEST = -2.0
 """Of the scale of figures; lines of what is worse lie there, and the BNNP's curve leaves the panel."""
 PAPER = {  # pooled LPPD, from the authors' result files
@@ -30,76 +37,78 @@ PAPER = {  # pooled LPPD, from the authors' result files
 PAPER_MAE = {"abalone": {"givi": 1.19, 0.8: 1.43, "np": 2.79}, "paul15": {}, "invented": {}}
 
 
-def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
+def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path) -> list[Path]:
     sections, curves = [], {}
-    for data, choices in SCALES[scale].items():
-        rows = _rows(data, choices, results)
+    for data, choices in settings["data"].items():
+        rows = rows_of(data, settings, results)
         if rows:
-            sections.append(f"## {NAMES[data]}\n\n{_table(data, rows)}\n{_note(data, choices, results)}\n")
+            note = _note(data, choices, settings, results)
+            sections.append(f"## {NAMES[data]}\n\n{_table(data, rows)}\n{note}\n")
             curves[data] = rows
     table = write_atomically(folder / "table.md", "\n".join(sections))
     return [table, save_figure(_figure(curves), folder / "figure.png")]
 
 
-def _rows(data: str, choices: Settings, results: Mapping[str, Any]) -> dict[Any, list[dict]]:
-    """Scores of all repeats, by learnability or by the name of the method."""
-    seeds = choices.seeds
+def rows_of(data: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> dict[Any, list[dict]]:
+    """Scores of every seed, by learnability or by the name of the method."""
+    choices, seeds = settings["data"][data], settings["seeds"]
     rows: dict[Any, list[dict]] = {
         learnability: _scores_of(results, [f"{data}-bnnp-{learnability}-{seed}" for seed in seeds])
-        for learnability in choices.learnabilities
+        for learnability in choices["learnabilities"]
     }
+    rows["recipe"] = _scores_of(results, [f"{data}-recipe-{seed}" for seed in seeds])
     noise = _noise(data, choices, results)
     for method in ("mfvi", "givi"):
-        rows[method] = _scores_of(results, [f"{data}-{method}-{noise}"])
-    for peer in PEERS:
+        rows[method] = [one for found in _scores_of(results, [f"{data}-{method}-{noise}"]) for one in found]
+    for peer in ("np", "bnp", "tnp"):
         keys = [f"{data}-{peer}-{seed}" for seed in seeds]
         rows[peer] = _scores_of(results, keys)
         if peer == "tnp":
             rows["tnp-marginals"] = _scores_of(results, keys, "marginals")
+    rows |= {name: [scores] for name, scores in results.get(f"{data}-trivial", {}).items()}
     return {name: found for name, found in rows.items() if found}
 
 
-def _scores_of(results: Mapping[str, Any], keys: list[str], part: str = "scores") -> list[dict]:
+def _scores_of(results: Mapping[str, Any], keys: list[str], part: str = "scores") -> list[Any]:
     return [results[key][part] for key in keys if key in results]
 
 
-def _noise(data: str, choices: Settings, results: Mapping[str, Any]) -> float:
+def _noise(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> float:
     """The noise with GIVI's largest bound, for both BNNs."""
-    bounds = {n: results.get(f"{data}-givi-{n}", {}).get("bound", -math.inf) for n in choices.vi_noises}
-    return max(bounds, key=bounds.__getitem__, default=math.nan)
-
-
-def _mean(found: list[dict], score: str) -> tuple[float, float]:
-    """Over repeats, with its standard error; a run of several repeats has them inside."""
-    lists = [v for one in found for k, v in one["per_task"].items() if k.split("@")[0] == score]
-    values = np.array([value for some in lists for value in some])
-    error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return (float(values.mean()), float(error)) if len(values) else (math.nan, math.nan)
+    bounds = {n: results.get(f"{data}-givi-{n}", {}).get("bound", -math.inf) for n in choices["bnns"]["noises"]}
+    return max(bounds, key=bounds.__getitem__)
 
 
 def _table(data: str, rows: Mapping[Any, list[dict]]) -> str:
-    header = ["method", "pooled LPPD", "marginal LPPD", "joint LPPD", "MAE", "K", "repeats"]
+    header = ["method", "pooled LPPD", "marginal LPPD", "joint LPPD", "MAE", "in 90 %", "K", "seeds"]
     header += ["paper: pooled LPPD", "paper: MAE"]
     lines = []
     for name, found in rows.items():
-        cells = [_text(*_mean(found, f"{kind}_lppd")) for kind in ("pooled", "marginal", "joint")]
+        cells = [text_of(_mean(found, f"{kind}_lppd")) for kind in ("pooled", "marginal", "joint")]
         samples = next(key for key in found[0]["scores"] if "@" in key).split("@")[1]
-        label = LABELS.get(name, f"BNNP {name}")
+        label = LABELS.get(name, f"BNNP {name}" if not isinstance(name, str) else name)
         theirs = [str(numbers[data].get(name, "")) for numbers in (PAPER, PAPER_MAE)]
-        repeats = sum(one["tasks"] for one in found)
-        lines.append([label, *cells, _text(*_mean(found, "mae")), samples, str(repeats), *theirs])
+        cells += [text_of(_mean(found, "mae")), text_of(_mean(found, "coverage_90"))]
+        lines.append([label, *cells, samples, str(len(found)), *theirs])
     return markdown_table(header, lines)
 
 
-def _text(mean: float, error: float) -> str:
-    return f"{mean:.2f}" if math.isnan(error) else f"{mean:.2f} ± {error:.2f}"
+def _mean(found: list[dict], score: str) -> Estimate:
+    return over([mean_and_error(one, score)[0] for one in found])
 
 
-def _note(data: str, choices: Settings, results: Mapping[str, Any]) -> str:
+def _note(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+    """What one must know of the rows: units, settings and whether what climbs a bound has arrived."""
     notes = ["LPPD per standardised unit."]
-    notes.append(f"MFVI and GIVI with noise {_noise(data, choices, results)}, by GIVI's bound.")
-    if "tnp" in choices.peer_steps and choices.peers["ar_targets"] is not None:
-        targets, samples = choices.peers["ar_targets"], choices.peers["ar_scored"]
+    notes.append(f"Settings `{settings['chosen'][data]}`, chosen on training data sets that were left out.")
+    noise = _noise(data, choices, results)
+    for method in ("mfvi", "givi"):
+        how = results.get(f"{data}-{method}-{noise}", {}).get("convergence")
+        if how is not None:
+            slope = f"the bound still changed by {slope_text(how)} nats per 1000 steps"
+            notes.append(f"{LABELS[method]} with noise {noise}, by GIVI's bound; {slope}.")
+    if choices["peers"]["ar_targets"] is not None:
+        targets, samples = choices["peers"]["ar_targets"], choices["peers"]["ar_scored"]
         notes.append(f"AR-TNP with {targets} of the targets and {samples} samples: it is slow.")
     return " ".join(notes) + "\n"
 
@@ -133,4 +142,4 @@ def _curve(axes: Any, rows: Mapping[Any, list[dict]], score: str, papers: Mappin
         axes.plot(list(theirs), list(theirs.values()), "o--", label="paper's BNNP", **hollow)
     for number, name in enumerate(n for n in rows if isinstance(n, str)):
         mean, _ = _mean(rows[name], score)
-        axes.axhline(max(mean, LOWEST), color=f"C{number + 1}", linewidth=1.2, label=LABELS[name])
+        axes.axhline(max(mean, LOWEST), color=f"C{number + 1}", linewidth=1.2, label=LABELS.get(name, name))

@@ -1,6 +1,7 @@
 """Images as functions of pixels' places: digits drawn from a learned prior, and completed (paper, section 4.2)."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,67 +9,37 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from sklearn.exceptions import ConvergenceWarning
 
 import bnnp
+from bnnp._core.columns import Columns
 from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
+from bnnp.prediction.base import Predictive
+from bnnp.prediction.sampled import SampledPredictive
 from bnnp.tasks.datasets.images import Images
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.task import Task
+from claims import Claim, difference
 from common import model_file, train
 from harness import Run
-from score_tables import markdown_table
+from score_tables import markdown_table, over, text_of
 
-SEED = 0
 SHARES = (0.01, 0.05, 0.2, 0.5)
 FINE = 100
 UNSEEN = "#9ecae1"
-SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "invented": True,
-        "hidden": (8, 8),
-        "attentive": True,
-        "pixels": 60,
-        "context_count": (0, 30),
-        "kl_weight": 1.0,
-        "samples": 2,
-        "episodes": [{"steps": 3, "learning_rate": (1e-3, 1e-4)}],
-        "tests": 2,
-        "drawn": 16,
-    },
-    "small": {  # a few pixels of each image, and contexts from none on, so that what the prior draws is trained for
-        "invented": False,
-        "hidden": (48, 48, 48),
-        "attentive": True,
-        "pixels": 180,
-        "context_count": (0, 90),
-        "kl_weight": 0.1,
-        "samples": 10,
-        "episodes": [{"steps": 11_000, "learning_rate": (1e-3, 2e-5)}],
-        "tests": 32,
-        "drawn": 200,
-    },
-    "paper": {
-        "invented": False,
-        "hidden": (64, 64, 64, 64),
-        "attentive": True,
-        "pixels": 784,
-        "context_count": (8, 470),
-        "kl_weight": 1.0,
-        "samples": 16,
-        "episodes": [
-            {"steps": 250_000, "learning_rate": (5e-4, 1e-5)},
-            {"steps": 250_000, "learning_rate": (5e-5, 1e-6)},
-        ],
-        "recipe": "paper",
-        "tests": 64,
-        "drawn": 200,
-    },
-}
+Completion = Callable[[Task, torch.Tensor, np.ndarray, int], Predictive]
+NEAR, FAINT = 20, 0.005
+"""Images that count as near; the least probability that a trivial method gives a pixel."""
+SURE, JUDGED_BY = 0.9, 10_000
+"""The probability from which a classifier is sure of a digit; the training images that it learns from."""
 
 
-def runs(scale: str) -> dict[str, Run]:
-    return {"digits": Run(learn, SCALES[scale])}
+def runs(settings: Mapping[str, Any]) -> dict[str, Run]:
+    """A model for every seed, and what is trivial."""
+    training = {name: value for name, value in settings.items() if name != "seeds"}
+    planned = {f"digits-{seed}": Run(learn, training | {"seed": seed}) for seed in settings["seeds"]}
+    return planned | {"trivial": Run(trivial, {name: settings[name] for name in ("invented", "tests", "drawn")})}
 
 
 @dataclass(frozen=True)
@@ -106,37 +77,74 @@ def images(split: str, invented: bool) -> Images:
 def learn(
     invented: bool,
     hidden: tuple[int, ...],
-    attentive: bool,
     pixels: int,
     context_count: tuple[int, int],
     kl_weight: float,
     samples: int,
-    episodes: list[dict[str, Any]],
+    episodes: tuple[dict[str, Any], ...],
+    way: str,
     tests: int,
     drawn: int,
+    seed: int,
     folder: Path,
-    recipe: str = "default",
 ) -> dict[str, Any]:
     """Train, keep the model, complete test images, and compare what the prior draws with real digits."""
     training, test = images("train", invented), images("test", invented)
-    make = bnnp.AttBNNP if attentive else bnnp.BNNP
-    model = make(2, 1, hidden, "relu", "unitwise", bnnp.Bernoulli(), seed=SEED)
+    model = bnnp.AttBNNP(2, 1, hidden, "relu", "unitwise", bnnp.Bernoulli(), seed=seed)
     for number, episode in enumerate(episodes):
         train(
             model,
             SomePixels(training, pixels),
             folder,
-            "digits",
-            recipe=recipe,
+            f"digits-{seed}",
+            way=way,
             objective=bnnp.objectives.PPAVI(samples, kl_weight=kl_weight),
             context_share=bnnp.tasks.ContextCount(*context_count),
-            seed=SEED + number,
+            seed=seed + number,
             **episode,
         )
+
+    def predict(task: Task, seen: torch.Tensor, unseen: np.ndarray, number: int) -> Predictive:
+        return model.condition(task.x[seen], task.y[seen], num_samples=100, seed=number).predict(task.x[unseen])
+
+    values = np.stack([f(training.coordinates)[:, 0] for f in model.prior.functions(drawn, seed=1)])
     return {
-        "completions": [_completed(model, test[i], i) for i in range(tests)],
-        "nearest": nearest(model, training, test, drawn),
+        "completions": [completed(predict, test[i], i) for i in range(tests)],
+        "draws": judged({"learned prior": torch.from_numpy(values)}, training),
     }
+
+
+def trivial(invented: bool, tests: int, drawn: int) -> dict[str, Any]:
+    """Completions by the mean image, similar training images and nothing; real and blank images as draws."""
+    training, test = images("train", invented), images("test", invented)
+    known = torch.stack([task.y[:, 0] for task in _some(training)])
+
+    def as_prediction(probabilities: torch.Tensor) -> Predictive:
+        inside = probabilities.clamp(FAINT, 1 - FAINT)
+        return SampledPredictive(inside.logit()[None, :, None], bnnp.Bernoulli(), Columns(2, 1).double())
+
+    def by_mean(task: Task, seen: torch.Tensor, unseen: np.ndarray, number: int) -> Predictive:
+        return as_prediction(known.mean(0)[unseen])
+
+    def by_nearest(task: Task, seen: torch.Tensor, unseen: np.ndarray, number: int) -> Predictive:
+        far = (known[:, seen] - task.y[seen, 0]).square().sum(1)
+        return as_prediction(known[far.topk(min(NEAR, len(known)), largest=False).indices].mean(0)[unseen])
+
+    def blank(task: Task, seen: torch.Tensor, unseen: np.ndarray, number: int) -> Predictive:
+        return as_prediction(torch.zeros(len(unseen), dtype=known.dtype))
+
+    methods = {"pixelwise mean": by_mean, f"{NEAR} nearest images": by_nearest, "blank image": blank}
+    standard = bnnp.AttBNNP(2, 1, (64, 64, 64), "relu", likelihood=bnnp.Bernoulli(), seed=0)
+    shown = {
+        "test digits": torch.stack([test[i % len(test)].y[:, 0] for i in range(drawn)]),
+        "standard prior": torch.from_numpy(
+            np.stack([f(training.coordinates)[:, 0] for f in standard.prior.functions(drawn, seed=1)])
+        ),
+        "blank image": torch.zeros(drawn, known.shape[1]),
+        "pixelwise mean": known.mean(0).expand(drawn, -1),
+    }
+    completions = {name: [completed(method, test[i], i) for i in range(tests)] for name, method in methods.items()}
+    return {"completions": completions, "draws": judged(shown, training)}
 
 
 def seen_pixels(task: Task, share: float, seed: int) -> torch.Tensor:
@@ -145,13 +153,13 @@ def seen_pixels(task: Task, share: float, seed: int) -> torch.Tensor:
     return order[: max(1, round(share * len(task)))]
 
 
-def _completed(model: bnnp.BNNP, task: Task, seed: int) -> list[dict[str, float]]:
+def completed(predict: Completion, task: Task, seed: int) -> list[dict[str, float]]:
     """For every share of seen pixels, how the unseen ones are predicted."""
     rows = []
     for share in SHARES:
         seen = seen_pixels(task, share, seed)
         unseen = np.setdiff1d(np.arange(len(task)), seen)
-        pred = model.condition(task.x[seen], task.y[seen], num_samples=100, seed=seed).predict(task.x[unseen])
+        pred = predict(task, seen, unseen, seed)
         truth = task.y.numpy()[unseen]
         rows.append(
             {
@@ -163,25 +171,34 @@ def _completed(model: bnnp.BNNP, task: Task, seed: int) -> list[dict[str, float]
     return rows
 
 
-def nearest(model: bnnp.BNNP, training: Images, test: Images, count: int) -> dict[str, dict[str, float]]:
-    """Distance to the most similar of 10,000 training images, a pixel, and how many digits these are.
+def _some(training: Images) -> list[Task]:
+    return training.draw(min(JUDGED_BY, len(training)), torch.Generator().manual_seed(1))
 
-    Real test digits are what a perfect prior would have.
+
+def judged(shown: Mapping[str, torch.Tensor], training: Images) -> dict[str, dict[str, float]]:
+    """Images by a classifier that was trained on real digits, and by their distance to the most similar of these.
+
+    Distance alone means little: a blank image is nearer to digits than digits are to each other. A good prior draws
+    images that the classifier is sure of, of all classes (the entropy of ten equal shares is 2.30).
     """
-    some = training.draw(min(10_000, len(training)), torch.Generator().manual_seed(1))
+    from sklearn.neural_network import MLPClassifier
+
+    some = _some(training)
     known = torch.stack([task.y[:, 0] for task in some]).float()
-    labels = [task.name.split()[-1] for task in some]
-    standard = bnnp.BNNP(2, 1, model.network.sizes[1:-1], "relu", likelihood=bnnp.Bernoulli(), seed=0)
-    shown = {"test digits": torch.stack([test[i % len(test)].y[:, 0] for i in range(count)])}
-    for name, one in (("learned prior", model), ("standard prior", standard)):
-        values = [f(training.coordinates)[:, 0] for f in one.prior.functions(count, seed=1)]
-        shown[name] = torch.from_numpy(np.stack(values))
+    labels = np.array([task.name.split()[-1] for task in some])
+    judge = MLPClassifier((128,), max_iter=15, early_stopping=len(some) > 1000, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        judge.fit(known.numpy(), labels)
     found = {}
     for name, values in shown.items():
-        distance, place = torch.cdist(values.float(), known).min(1)
+        sure = np.asarray(judge.predict_proba(values.float().numpy()))
+        shares = np.bincount(sure.argmax(1), minlength=sure.shape[1]) / len(sure)
+        distance = torch.cdist(values.float(), known).min(1).values
         found[name] = {
+            "sure": float((sure.max(1) > SURE).mean()),
+            "entropy": float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum()),
             "distance": float((distance.square() / known.shape[1]).mean().sqrt()),
-            "digits": len({labels[int(i)] for i in place}),
         }
     return found
 
@@ -189,29 +206,76 @@ def nearest(model: bnnp.BNNP, training: Images, test: Images, count: int) -> dic
 # --- the report ------------------------------------------------------------------------------------------------------
 
 
-def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
-    found = results["digits"]
-    names = list(found["completions"][0][0])
-    rows = []
-    for number, share in enumerate(SHARES):
-        values = np.array([[one[number][name] for name in names] for one in found["completions"]])
-        errors = values.std(0, ddof=1) / np.sqrt(len(values))
-        rows.append([f"{share:.0%}", *(f"{m:.3f} ± {e:.3f}" for m, e in zip(values.mean(0), errors, strict=True))])
-    text = "Unseen pixels of test images, by the share that is seen:\n\n"
-    text += markdown_table(["seen", *names], rows)
-    text += (
-        "\nThe most similar of 10,000 training images (root mean square a pixel), and how many digits these are:\n\n"
-    )
-    text += markdown_table(
-        ["", "distance", "digits"],
-        [[name, f"{one['distance']:.3f}", str(one["digits"])] for name, one in found["nearest"].items()],
-    )
-    model, test = bnnp.load(model_file(folder, "digits")), images("test", SCALES[scale]["invented"])
-    return [
-        write_atomically(folder / "table.md", text),
-        save_figure(_prior(model, test), folder / "prior.png"),
-        save_figure(_completions(model, test), folder / "completions.png"),
+def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path) -> list[Path]:
+    found, others = _models(settings, results), results.get("trivial", {"completions": {}, "draws": {}})
+    completions = {
+        **({"BNNP": [c for one in found for c in one["completions"]]} if found else {}),
+        **others["completions"],
+    }
+    rows = [
+        [name, f"{share:.0%}", *(text_of(over([one[number][kind] for one in tests]), 3) for kind in tests[0][number])]
+        for name, tests in completions.items()
+        for number, share in enumerate(SHARES)
     ]
+    text = "Unseen pixels of test images, by the share that is seen:\n\n"
+    text += markdown_table(["", "seen", "log density", "absolute error", "spread"], rows)
+    text += f"\nDraws, by a classifier trained on {JUDGED_BY:,} real digits:\n\n"
+    draws = [*(one["draws"] for one in found), others["draws"]]
+    rows = [[name, *(f"{value:.3f}" for value in one.values())] for some in draws for name, one in some.items()]
+    header = [
+        "",
+        f"share it is more than {SURE:.0%} sure of",
+        "entropy over classes",
+        "distance to the most similar one",
+    ]
+    files = [write_atomically(folder / "table.md", text + markdown_table(header, rows))]
+    file = model_file(folder, f"digits-{settings['seeds'][0]}")
+    if not file.is_file():
+        return files
+    model, test = bnnp.load(file), images("test", settings["invented"])
+    files.append(save_figure(_prior(model, test), folder / "prior.png"))
+    return [*files, save_figure(_completions(model, test), folder / "completions.png")]
+
+
+def _models(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [results[key] for seed in settings["seeds"] if (key := f"digits-{seed}") in results]
+
+
+def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Claim]:
+    """Draws are digits as often as real ones are; completions beat what is trivial."""
+    found, others = _models(settings, results), results.get("trivial")
+    texts = ["draws of the prior are digits: a classifier is as sure of them as of real ones, within 0.1"]
+    texts += [
+        f"with {share:.0%} of the pixels seen, unseen ones are predicted better than by what is trivial"
+        for share in SHARES
+    ]
+    if not found or others is None:
+        return [Claim("4.2", text, "by eye") for text in texts]
+    sure, real = over([one["draws"]["learned prior"]["sure"] for one in found]), others["draws"]["test digits"]["sure"]
+    best = max((one["sure"], name) for name, one in others["draws"].items() if name != "test digits")
+    gain, seeds = difference(sure, (real - 0.1, 0.0)), len(found)
+    rest = {"paper": "by eye", "seeds": seeds}
+    claims = [
+        Claim(
+            "4.2",
+            texts[0],
+            ours=text_of(sure),
+            oracle=f"{real:.2f}",
+            trivial=f"{best[1]} {best[0]:.2f}",
+            gain=gain,
+            **rest,
+        )
+    ]
+    for number, text in enumerate(texts[1:]):
+        mine = over([float(np.mean([t[number]["log density"] for t in one["completions"]])) for one in found])
+        theirs = {
+            name: float(np.mean([t[number]["log density"] for t in tests]))
+            for name, tests in others["completions"].items()
+        }
+        name = max(theirs, key=theirs.__getitem__)
+        known = {"trivial": f"{name} {theirs[name]:.3f}", "gain": difference(mine, (theirs[name], 0.0))}
+        claims.append(Claim("4.2", text, ours=text_of(mine, 3), **known, **rest))
+    return claims
 
 
 def _prior(model: bnnp.BNNP, source: Images) -> Figure:

@@ -12,41 +12,48 @@ import bnnp
 from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
 from bnnp.plots.functions import CONTEXT
+from claims import Claim, paired
 from common import model_file, train
 from harness import Run
-from score_tables import markdown_table
+from score_tables import markdown_table, over, text_of
 
 MODELS = ("BNAM", "BNNP")
 APPENDED = (0.0, 3.0, 10.0, 100.0)
 GRID, TEST_SEED = 100, 69
-SCALES: dict[str, dict[str, Any]] = {  # the paper's text has no settings for its demonstration
-    "smoke": {"width": 8, "steps": 3, "samples": 2, "reach": 2.0, "tests": 2},
-    "small": {"width": 32, "steps": 3000, "samples": 8, "reach": 2.0, "tests": 16},
-    "paper": {"width": 64, "steps": 100_000, "samples": 16, "reach": 5.0, "tests": 64},
-}
+NOTHING = 1e-5
+"""Below this, a change is rounding."""
 
 
-def runs(scale: str) -> dict[str, Run]:
-    return {name: Run(learn, {"name": name, **SCALES[scale]}) for name in MODELS}
+def runs(settings: Mapping[str, Any]) -> dict[str, Run]:
+    """Both models for every seed; the paper's text has no settings for its demonstration."""
+    training = {name: value for name, value in settings.items() if name != "seeds"}
+    return {
+        f"{name}-{seed}": Run(learn, {"name": name, "seed": seed, **training})
+        for name in MODELS
+        for seed in settings["seeds"]
+    }
 
 
-def learn(name: str, width: int, steps: int, samples: int, reach: float, tests: int, folder: Path) -> list[dict]:
+def learn(
+    name: str, width: int, steps: int, samples: int, reach: float, tests: int, seed: int, folder: Path
+) -> list[dict[str, float]]:
     """Train; then ask the same posteriors at a grid, and at the same grid with one more input."""
     likelihood = bnnp.Gaussian(0.05)
     if name == "BNAM":
-        model = bnnp.BNAM(1, 1, bnnp.Transformer(width), activation="silu", likelihood=likelihood, seed=0)
+        model = bnnp.BNAM(1, 1, bnnp.Transformer(width), activation="silu", likelihood=likelihood, seed=seed)
     else:
-        model = bnnp.BNNP(1, 1, (width, width), "silu", likelihood=likelihood, seed=0)
+        model = bnnp.BNNP(1, 1, (width, width), "silu", likelihood=likelihood, seed=seed)
     train(
         model,
         bnnp.tasks.gp(low=-reach, high=reach),
         folder,
-        name,
+        f"{name}-{seed}",
+        way="ours",
         objective=bnnp.objectives.PPAVI(samples),
         steps=steps,
         context_share=(0.05, 0.5),
         learning_rate=(2e-3, 5e-5),
-        seed=0,
+        seed=seed,
     )
     rows = []
     for x, y in contexts(reach, tests):
@@ -78,27 +85,51 @@ def _distance(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sqrt(np.square(a - b).mean()))
 
 
-def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
-    names = ("change of mean", "change of samples", "spread")
-    rows = []
-    for model, found in results.items():
+def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path) -> list[Path]:
+    names, rows = ("change of mean", "change of samples", "spread"), []
+    for model in MODELS:
         for appended in APPENDED:
-            some = [row for row in found if row["appended"] == appended]
-            means = [float(np.mean([row[name] for row in some])) for name in names]
-            rows.append([model, f"{appended:g}", *(f"{mean:.2g}" for mean in means)])
+            some = [_means(model, appended, name, settings, results) for name in names]
+            if some[0]:
+                rows.append([model, f"{appended:g}", *map(text_of, map(over, some), (4, 4, 2)), str(len(some[0]))])
     text = f"Root mean square changes at {GRID} inputs when one more is asked for; spread is the posterior's own:\n\n"
-    text += markdown_table(["model", "appended x", *names], rows)
+    text += markdown_table(["model", "appended x", *names, "seeds"], rows)
     table = write_atomically(folder / "table.md", text)
-    return [table, save_figure(_figure(list(results), SCALES[scale]["reach"], folder), folder / "figure.png")]
+    files = {name: model_file(folder, f"{name}-{settings['seeds'][0]}") for name in MODELS}
+    there = {name: file for name, file in files.items() if file.is_file()}
+    return [table, save_figure(_figure(there, settings["reach"]), folder / "figure.png")] if there else [table]
 
 
-def _figure(models: list[str], reach: float, folder: Path) -> Figure:
+def _means(model: str, appended: float, name: str, settings: Any, results: Mapping[str, Any]) -> list[float]:
+    """For every seed, the mean over contexts."""
+    found = [results[key] for seed in settings["seeds"] if (key := f"{model}-{seed}") in results]
+    return [float(np.mean([row[name] for row in rows if row["appended"] == appended])) for rows in found]
+
+
+def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Claim]:
+    """Far outside the data, one input more changes a BNAM's means by more than its own spread; a BNNP's never."""
+    claims = []
+    for appended in (APPENDED[0], APPENDED[-1]):
+        far = appended == APPENDED[-1]
+        text = f"x = {appended:g} appended changes the BNAM's means by {'more' if far else 'less'} than its spread"
+        change, spread = (_means("BNAM", appended, n, settings, results) for n in ("change of mean", "spread"))
+        ours = f"{text_of(over(change), 4)}; spread {text_of(over(spread))}" if change else ""
+        gain = paired(change, spread) if far else paired(spread, change)
+        claims.append(Claim("App. E", text, "by eye", ours, oracle="0", gain=gain, seeds=len(change)))
+    change = _means("BNNP", APPENDED[-1], "change of mean", settings, results)
+    text = f"x = {APPENDED[-1]:g} appended changes nothing in a BNNP (less than {NOTHING:g})"
+    gain = paired([NOTHING] * len(change), change)
+    claims.append(Claim("App. E", text, "by eye", text_of(over(change), 6), oracle="0", gain=gain, seeds=len(change)))
+    return claims
+
+
+def _figure(models: Mapping[str, Path], reach: float) -> Figure:
     """The paper's figure, with the BNNP below."""
     ((x, y),) = contexts(reach, 1)
     figure = Figure(figsize=(8, 2.6 * len(models)), layout="constrained")
     panels = figure.subplots(len(models), 2, sharex=True, sharey=True, squeeze=False)
-    for row, name in zip(panels, models, strict=True):
-        post = bnnp.load(model_file(folder, name)).condition(x, y, num_samples=30, seed=0)
+    for row, (name, file) in zip(panels, models.items(), strict=True):
+        post = bnnp.load(file).condition(x, y, num_samples=30, seed=0)
         for axes, inputs in zip(row, (grid(reach), np.vstack([grid(reach), [[APPENDED[-1]]]])), strict=True):
             axes.plot(
                 grid(reach), post.predict(inputs).samples[:, :GRID, 0].T, color="#1f77b4", alpha=0.3, linewidth=0.8

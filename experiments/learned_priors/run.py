@@ -1,6 +1,5 @@
 """Are there priors over weights that look like the process? (Paper, section 4.2, functions of one input.)"""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,180 +12,218 @@ import bnnp
 from bnnp._core.files import write_atomically
 from bnnp.plots import draw_functions, draw_posterior, save_figure
 from bnnp.plots.functions import TRUTH
-from bnnp.tasks.source import TaskSource
-from bnnp.tasks.synthetic import Synthetic
-from common import fixed_tests, learned_noise, model_file, train
+from claims import Claim, difference
+from common import fixed_tests, learn, learned_noise, model_file, score_trivial, train
+from functions import ACTIVATIONS, TEST_SEED, compared, real_functions, source_of
 from harness import Run
-from score_tables import cell, markdown_table
+from score_tables import Estimate, cell, markdown_table, mean_and_error, over, over_seeds, text_of
 
-SEED, TEST_SEED = 0, 69
-ACTIVATIONS = {"sawtooth": "relu", "heaviside": "tanh", "bnn": "relu", "ecg": "tanh"}
 NAMES = {"sawtooth": "sawtooth", "heaviside": "Heaviside", "bnn": "standard BNN", "ecg": "ECG"}
-NOISE = 0.05
+WAYS = {"recipe": "the one recipe", "paper": "the paper's way"}
+NOISE, SHARE = 0.05, (0.02, 0.5)
 CONTEXTS = (2, 5, 10, 25)
-GRID = 128
-_PAPER = {
-    "hidden": (64, 64),
-    "steps": 50_000,
-    "samples": 32,
-    "learning_rate": (3e-3, 1e-4),
-    "share": (0.1, 0.5),
-    "recipe": "paper",
-}
-_SMALL = {
-    "hidden": (48, 48),
-    "steps": 6000,
-    "samples": 10,
-    "learning_rate": (2e-3, 5e-5),
-    "share": (0.02, 0.5),
-}
-_SMOKE = {"hidden": (6, 6), "steps": 3, "samples": 2, "learning_rate": (2e-3, 1e-4), "share": (0.1, 0.5)}
-TRAINING: dict[str, dict[str, dict[str, Any]]] = {
-    "smoke": {"sawtooth": _SMOKE, "bnn": _SMOKE},
-    "small": {  # contexts go down to a point or two, so that what is drawn without data is trained for, too
-        "sawtooth": _SMALL,
-        "heaviside": _SMALL,
-        "bnn": _SMALL,
-        "ecg": _SMALL | {"count": (1, 64), "points": (100, 150)},
-    },
-    "paper": {
-        "sawtooth": _PAPER,
-        "heaviside": _PAPER | {"weight": 0.1},
-        "bnn": _PAPER,
-        "ecg": _PAPER | {"steps": 500_000, "samples": 24, "learning_rate": (1e-3, 5e-5), "count": (2, 64)},
-    },
-}
 
 
-def runs(scale: str) -> dict[str, Run]:
-    """One model per process."""
-    tests = 2 if scale == "smoke" else 64
-    return {
-        process: Run(learn, {"process": process, "tests": tests, **choices})
-        for process, choices in TRAINING[scale].items()
-    }
+def runs(settings: Mapping[str, Any]) -> dict[str, Run]:
+    """For every process and seed a model by each of the two ways, and what is trivial."""
+    planned = {}
+    for process, training in settings["processes"].items():
+        tests, common = settings["tests"], {"process": process, "hidden": training["hidden"]}
+        planned[f"{process}-trivial"] = Run(trivial, {"process": process, "tests": tests})
+        for seed in settings["seeds"]:
+            own = common | {"seed": seed, "tests": tests, "points": training["points"]}
+            planned[f"{process}-recipe-{seed}"] = Run(by_recipe, own | {"minutes": settings["recipe_minutes"]})
+            planned[f"{process}-paper-{seed}"] = Run(as_the_paper, own | training["paper"])
+    return planned
 
 
-def learn(
+def by_recipe(
     process: str,
-    tests: int,
+    seed: int,
     hidden: tuple[int, ...],
+    points: tuple[int, int] | None,
+    minutes: float,
+    tests: int,
+    folder: Path,
+) -> dict[str, Any]:
+    """`bnnp.learn`, with nothing chosen for the process."""
+    name = f"{process}-recipe-{seed}"
+    source = source_of(process, points)
+    learned = learn(source, folder, name, hidden=hidden, minutes=minutes, context_share=SHARE, seed=seed)
+    return {"decisions": learned.decisions} | measured(process, learned.model, tests)
+
+
+def as_the_paper(
+    process: str,
+    seed: int,
+    hidden: tuple[int, ...],
+    points: tuple[int, int] | None,
     steps: int,
     samples: int,
     learning_rate: tuple[float, float],
-    share: tuple[float, float],
+    weight: float,
+    count: tuple[int, int] | None,
+    tests: int,
     folder: Path,
-    count: tuple[int, int] | None = None,
-    points: tuple[int, int] | None = None,
-    weight: float = 1.0,
-    recipe: str = "default",
 ) -> dict[str, Any]:
-    """Train, keep the model, and measure what it has learned.
+    """From the standard prior, by PP-AVI, everything free.
 
-    count, points: sizes of contexts and of tasks, where they are not those of the process.
     weight: of the predictive term and the KL; the paper has 0.1 for Heaviside functions.
+    count: sizes of contexts, where they are no share of the points.
     """
-    model = bnnp.BNNP(1, 1, hidden, ACTIVATIONS[process], "unitwise", bnnp.Gaussian(NOISE), seed=SEED)
+    model = bnnp.BNNP(1, 1, hidden, ACTIVATIONS[process], "unitwise", bnnp.Gaussian(NOISE), seed=seed)
+    objective = bnnp.objectives.PPAVI(samples, group_size=None, predictive_weight=weight, kl_weight=weight)
     train(
         model,
         source_of(process, points),
         folder,
-        process,
-        objective=bnnp.objectives.PPAVI(samples, predictive_weight=weight, kl_weight=weight),
+        f"{process}-paper-{seed}",
+        objective=objective,
         steps=steps,
         learning_rate=learning_rate,
-        context_share=share if count is None else bnnp.tasks.ContextCount(*count),
-        recipe=recipe,
-        seed=SEED,
+        context_share=SHARE if count is None else bnnp.tasks.ContextCount(*count),
+        seed=seed,
     )
     return measured(process, model, tests)
 
 
+def tests_of(process: str, tests: int) -> list[Any]:
+    return fixed_tests(source_of(process, (100, 100)), tests, SHARE, TEST_SEED)
+
+
 def measured(process: str, model: bnnp.BNNP, tests: int) -> dict[str, Any]:
-    """What a model has learned: its noise, its scores on fresh tasks, how far its prior is from the process."""
-    splits = fixed_tests(source_of(process, (100, 100)), tests, (0.02, 0.5), TEST_SEED)
+    """What a model has learned: its noise, its scores on fresh tasks, how far its prior is from the process.
+
+    `missed` is the share of known points that lie outside the posterior's own intervals for 99.9 % of observations.
+    """
+    splits = tests_of(process, tests)
     scores = bnnp.evaluate(model, splits, num_samples=200, seed=0).to_dict()
+    outside = []
+    for index, split in enumerate(splits):
+        known = split.context
+        low, high = (
+            model.condition(known.x, known.y, num_samples=200, seed=index).predict(known.x).quantile([5e-4, 1 - 5e-4])
+        )
+        outside.append(((known.y.numpy() < low) | (known.y.numpy() > high)).ravel())
     return {
         "noise": learned_noise(model),
         "scores": scores,
-        "distances": distances(process, model, 10 * tests),
+        "missed": float(np.concatenate(outside).mean()),
+        "differences": compared(process, model, 10 * tests),
     }
 
 
-def source_of(process: str, points: tuple[int, int] | None = None) -> TaskSource:
-    sizes = {} if points is None else {"points": points}
-    return bnnp.tasks.SOURCES[process](**sizes)
+def trivial(process: str, tests: int) -> dict[str, Any]:
+    """What needs no learning; and the exact posterior, where the process has one."""
+    splits, source = tests_of(process, tests), source_of(process)
+    found = score_trivial(fixed_tests(source_of(process, (100, 100)), 64, SHARE, TEST_SEED + 1), splits)
+    if hasattr(source, "oracle"):
+        found["exact posterior"] = bnnp.evaluate(bnnp.Oracle(source), splits, num_samples=100).to_dict()  # pyright: ignore
+    return found
 
 
-def distances(process: str, model: bnnp.BNNP, count: int) -> dict[str, float]:
-    """Energy distances from draws of the process to those of the priors, on a grid; and to other draws of itself.
-
-    A draw is a whole function, so that the distance is about how its values hang together, not about single values.
-    """
-    x, real = real_functions(process, 2 * count)
-    standard = bnnp.BNNP(1, 1, model.network.sizes[1:-1], ACTIVATIONS[process], seed=0)
-    drawn = {
-        "the process itself": real[count:],
-        "learned prior": values_of(model, x, count),
-        "standard prior": values_of(standard, x, count),
-    }
-    return {name: energy_distance(real[:count], values) for name, values in drawn.items()}
+# --- the report ------------------------------------------------------------------------------------------------------
 
 
-def values_of(model: bnnp.BNNP, x: np.ndarray, count: int) -> torch.Tensor:
-    return torch.from_numpy(np.stack([f(x[:, None])[:, 0] for f in model.prior.functions(count, seed=1)])).double()
-
-
-def real_functions(process: str, count: int) -> tuple[np.ndarray, torch.Tensor]:
-    """Functions of the process on a grid, without noise where that is known: (grid,), (count, grid)."""
-    generator = torch.Generator().manual_seed(TEST_SEED)
-    source = source_of(process)
-    if isinstance(source, Synthetic):
-        x = torch.linspace(source.low, source.high, GRID, dtype=torch.float64)
-        return x.numpy(), torch.stack([source.values(x[:, None], generator)[:, 0] for _ in range(count)])
-    tasks = source.draw(count, generator)
-    every = len(tasks[0]) // GRID
-    return tasks[0].x[::every, 0].numpy(), torch.stack([task.y[::every, 0] for task in tasks])
-
-
-def energy_distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    """`2 E|a - b| - E|a - a'| - E|b - b'|`, the root of it, for the root mean square difference along the grid."""
-
-    def mean(p: torch.Tensor, q: torch.Tensor, pairs: int) -> torch.Tensor:
-        return torch.cdist(p, q).sum() / pairs / math.sqrt(p.shape[1])
-
-    n, m = len(a), len(b)
-    squared = 2 * mean(a, b, n * m) - mean(a, a, n * (n - 1)) - mean(b, b, m * (m - 1))
-    return float(squared.clamp(min=0).sqrt())
-
-
-def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
-    found = {process: results[process] for process in NAMES if process in results}
-    header = ["process", "learned noise", "marginal LPPD", "pooled LPPD", "MAE"]
-    header += [f"distance: {name}" for name in next(iter(found.values()))["distances"]]
-    rows = [
-        [
-            NAMES[process],
-            f"{result['noise']:.3f}",
-            cell(result["scores"], "marginal_lppd"),
-            cell(result["scores"], "pooled_lppd"),
-            cell(result["scores"], "mae", 3),
-            *(f"{distance:.3f}" for distance in result["distances"].values()),
-        ]
-        for process, result in found.items()
-    ]
-    note = "\nDistances are energy distances of whole functions from draws of the process; 0 is the same.\n"
+def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path) -> list[Path]:
+    header = ["process", "learned by", "marginal LPPD", "pooled LPPD", "MAE", "energy distance", "jump", "spectrum"]
+    header += ["known points missed", "noise", "seeds"]
+    rows = []
+    for process in settings["processes"]:
+        for way, label in WAYS.items():
+            found = found_of(process, way, settings, results)
+            if found:
+                scores = [one["scores"] for one in found]
+                cells = [text_of(over_seeds(scores, s), d) for s, d in SCORES]
+                cells += [text_of(distance_of(found, kind), 3) for kind in DISTANCES]
+                cells += [f"{over([one[n] for one in found])[0]:.3f}" for n in ("missed", "noise")]
+                rows.append([NAMES[process], label, *cells, str(len(found))])
+        known = [one for way in WAYS for one in found_of(process, way, settings, results)][:1]
+        for name in ("standard prior", "the process itself"):
+            cells = [f"{one['differences'][name][kind]:.3f}" for one in known for kind in DISTANCES]
+            rows += [[NAMES[process], name, "", "", "", *cells, "", "", ""]] if cells else []
+        for name, scores in results.get(f"{process}-trivial", {}).items():
+            rows.append([NAMES[process], name, *(cell(scores, s, d) for s, d in SCORES), *[""] * 6])
+    note = (
+        "\nEnergy distance, jump and spectrum: how far whole functions of the prior are from the process's; 0 is "
+        "the same. Missed: known points outside the posterior's own 99.9 % intervals.\n"
+    )
     table = write_atomically(folder / "table.md", markdown_table(header, rows) + note)
-    return [table, save_figure(_figure(list(found), folder), folder / "figure.png")]
+    return [table, *_figures(settings, results, folder)]
 
 
-def _figure(processes: list[str], folder: Path) -> Figure:
+SCORES = (("marginal_lppd", 2), ("pooled_lppd", 2), ("mae", 3))
+DISTANCES = ("energy distance", "jump", "spectrum")
+
+
+def found_of(process: str, way: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [results[key] for seed in settings["seeds"] if (key := f"{process}-{way}-{seed}") in results]
+
+
+def distance_of(found: list[dict[str, Any]], kind: str, of: str = "learned prior") -> Estimate:
+    return over([one["differences"][of][kind] for one in found])
+
+
+def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Claim]:
+    """The learned prior is nearer to the process than the standard one; the model beats what is trivial."""
+    found = []
+    for process in settings["processes"]:
+        for way, label in WAYS.items():
+            ours = found_of(process, way, settings, results)
+            near, far = (distance_of(ours, "energy distance", of) for of in ("learned prior", "standard prior"))
+            found.append(
+                Claim(
+                    "4.2",
+                    f"{NAMES[process]}: the prior learned by {label} is nearer to the process than the standard one",
+                    "by eye",
+                    f"energy distance {text_of(near, 3)}; standard {far[0]:.3f}" if ours else "",
+                    oracle="0",
+                    gain=difference(far, (near[0], near[1])) if ours else far,
+                    seeds=len(ours),
+                )
+            )
+            found.append(_beats_trivial(process, way, ours, results))
+    return found
+
+
+def _beats_trivial(process: str, way: str, ours: list[dict[str, Any]], results: Mapping[str, Any]) -> Claim:
+    text = f"{NAMES[process]}: marginal LPPD of the model learned by {WAYS[way]} is above that of what is trivial"
+    others = dict(results.get(f"{process}-trivial", {}))
+    exact = others.pop("exact posterior", None)
+    if not ours or not others:
+        return Claim("4.2", text)
+    best = max(others, key=lambda name: mean_and_error(others[name], "marginal_lppd")[0])
+    mine = over([mean_and_error(one["scores"], "marginal_lppd")[0] for one in ours])
+    theirs = mean_and_error(others[best], "marginal_lppd")
+    return Claim(
+        "4.2",
+        text,
+        ours=text_of(mine),
+        oracle=cell(exact, "marginal_lppd"),
+        trivial=f"{best} {theirs[0]:.2f}",
+        gain=difference(mine, (theirs[0], 0.0)),
+        seeds=len(ours),
+    )
+
+
+def _figures(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path) -> list[Path]:
+    """A figure for each way, of the first seed's models."""
+    seed, files = settings["seeds"][0], []
+    for way in WAYS:
+        there = [p for p in settings["processes"] if f"{p}-{way}-{seed}" in results]
+        there = [p for p in there if model_file(folder, f"{p}-{way}-{seed}").is_file()]
+        if there:
+            figure = _figure({p: bnnp.load(model_file(folder, f"{p}-{way}-{seed}")) for p in there})
+            files.append(save_figure(figure, folder / f"figure-{way}.png"))
+    return files
+
+
+def _figure(models: Mapping[str, Any]) -> Figure:
     """The paper's figure: a row a process; draws of it, of the learned prior, and posteriors given more and more."""
     columns = 2 + len(CONTEXTS)
-    figure = Figure(figsize=(2.5 * columns, 2 * len(processes)), layout="constrained")
-    panels = figure.subplots(len(processes), columns, squeeze=False)
-    for row, process in zip(panels, processes, strict=True):
-        model = bnnp.load(model_file(folder, process))
+    figure = Figure(figsize=(2.5 * columns, 2 * len(models)), layout="constrained")
+    panels = figure.subplots(len(models), columns, squeeze=False)
+    for row, (process, model) in zip(panels, models.items(), strict=True):
         x, real = real_functions(process, 8)
         fine = np.linspace(x[0], x[-1], 400)
         for values in real:

@@ -36,12 +36,12 @@ class Climate:
         return values * self.y_scale + self.y_shift
 
 
-def climate(scale: str) -> Climate:
-    """smoke: invented rain;  small: a month of ERA5-Land in Serbia, 154 points;  paper: ten years about Switzerland."""
-    if scale == "smoke":
+def climate(rain: str) -> Climate:
+    """invented: waves;  serbia: a month of ERA5-Land, 154 points;  switzerland: the paper's, by `download_era5`."""
+    if rain == "invented":
         training, tests = _invented()
         return _prepared(training, tests, read_outline(REGION))
-    if scale == "small":
+    if rain == "serbia":
         file = Path(os.environ.get(VARIABLE, "")) / SAMPLE
         train, test = (
             bnnp.tasks.era5(split, files=file, hold_out=REGION, points_share=1.0) for split in ("train", "test")

@@ -5,23 +5,21 @@ from pathlib import Path
 import bnnp
 from common import model_file
 
+NAMES = {"gp": "GP", "heaviside": "Heaviside", "sawtooth": "sawtooth", "climate": "ERA5-Land"}
 ACTIVATIONS = {"gp": "silu", "heaviside": "tanh", "sawtooth": "relu", "climate": "relu"}
 SOURCES = {"gp": bnnp.tasks.gp, "heaviside": bnnp.tasks.heaviside, "sawtooth": bnnp.tasks.sawtooth}
-PRIORS = ("standard", "learned")
-HIDDEN = {
-    "smoke": {"gp": (6, 6), "climate": (6, 6)},
-    "small": {"gp": (48, 48), "heaviside": (48, 48), "sawtooth": (48, 48), "climate": (64, 64, 64)},
-}
-HIDDEN["paper"] = HIDDEN["small"]
+LEARNED = {"recipe": "learned by the one recipe", "paper": "learned in the paper's way"}
+PRIORS = ("standard", *LEARNED)
 
 
-def learned_model(process: str, folder: Path) -> bnnp.BNNP:
-    """The model trained here; where none was, the one that ships."""
-    own = model_file(folder, process)
-    return bnnp.load(own if own.is_file() or process not in SOURCES else f"zoo:{process}")
+def name_of(process: str, prior: str, seed: int) -> str:
+    return f"{process}-{prior}-{seed}"
 
 
-def standard_model(process: str, scale: str) -> bnnp.BNNP:
+def learned_model(process: str, prior: str, seed: int, folder: Path) -> bnnp.BNNP:
+    return bnnp.load(model_file(folder, name_of(process, prior, seed)))
+
+
+def standard_model(process: str, hidden: tuple[int, ...]) -> bnnp.BNNP:
     """A model whose prior is the standard one."""
-    in_size = 3 if process == "climate" else 1
-    return bnnp.BNNP(in_size, 1, HIDDEN[scale][process], ACTIVATIONS[process], "factorised", seed=0)
+    return bnnp.BNNP(3 if process == "climate" else 1, 1, hidden, ACTIVATIONS[process], "factorised", seed=0)

@@ -11,13 +11,13 @@ import bnnp
 from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
 from bnnp.tasks.task import Task
-from score_tables import cell, markdown_table, mean_and_error
+from common import model_file
+from score_tables import CONVERGENCE, convergence, markdown_table, mean_and_error, over_seeds, text_of
 
 from .climate import Climate, climate
-from .methods import LABELS, settings
-from .models import HIDDEN, PRIORS, learned_model, standard_model
+from .methods import LABELS, NEW
+from .models import LEARNED, NAMES, PRIORS, name_of, standard_model
 
-NAMES = {"gp": "GP", "heaviside": "Heaviside", "sawtooth": "sawtooth", "climate": "ERA5-Land"}
 PAPER_LPPD = {  # NUMBERS behind the paper's figure: pooled LPPD, standard and learned prior
     "gp": {
         "swag": (-0.11, 0.45),
@@ -46,100 +46,105 @@ PAPER_MAE = {
 }
 LIMIT = 2.0
 """Of the scale of maps of rain, mm."""
-COLOURS = {"standard": "#8c564b", "learned": "#1f77b4"}
+COLOURS = {"standard": "#8c564b", "recipe": "#1f77b4", "paper": "#e377c2"}
 
 
-def report(scale: str, results: Mapping[str, Any], folder: Path) -> list[Path]:
+def report(settings: Mapping[str, Any], results: Mapping[str, Any], folder: Path) -> list[Path]:
     """The climate has files of its own, so that either part can be run without the other."""
-    processes = [p for p in HIDDEN[scale] if any(key.startswith(f"{p}-") for key in results)]
+    processes = [p for p in settings["processes"] if any(key.startswith(f"{p}-") for key in results)]
     files = []
     for prefix in ("", "climate_"):
         some = [process for process in processes if (process == "climate") == bool(prefix)]
         if some:
-            text = "".join(_section(process, scale, results) for process in some)
+            text = "".join(_section(process, settings, results) for process in some)
             files.append(write_atomically(folder / f"{prefix}table.md", text))
-            files.append(save_figure(_figure(some, scale, results), folder / f"{prefix}figure.png"))
-    if "train-climate" in results:
-        data, model = climate(scale), learned_model("climate", folder)
-        files.append(save_figure(_fields(data, model, scale), folder / "climate_prior.png"))
-        files.append(save_figure(_demonstration(data, model), folder / "climate_task.png"))
+            files.append(save_figure(_figure(some, settings, results), folder / f"{prefix}figure.png"))
+    for prior in LEARNED if "climate" in processes else ():
+        choices = settings["processes"]["climate"]
+        name = name_of("climate", prior, choices["seeds"][0])
+        if f"train-{name}" in results and model_file(folder, name).is_file():
+            data, model = climate(settings["rain"]), bnnp.load(model_file(folder, name))
+            files.append(save_figure(_fields(data, model, choices["hidden"]), folder / f"climate_prior_{prior}.png"))
+            files.append(save_figure(_demonstration(data, model), folder / f"climate_task_{prior}.png"))
     return files
 
 
-def _methods(process: str, scale: str, results: Mapping[str, Any]) -> list[str]:
-    names = settings(scale, process, "standard")
-    return [m for m in names if any(f"{process}-{m}-{prior}" in results for prior in PRIORS)]
+def methods_in(process: str, settings: Mapping[str, Any]) -> list[str]:
+    """The methods that are run under every prior."""
+    return list(settings["processes"][process]["methods"])
 
 
-def _found(results: Mapping[str, Any], process: str, method: str, prior: str, part: str = "all") -> dict | None:
-    result = results.get(f"{process}-{method}-{prior}")
-    return None if result is None else result[part]
+def found_of(
+    process: str, method: str, prior: str, settings: Mapping[str, Any], results: Mapping[str, Any]
+) -> dict[int, Any]:
+    """Results by seed."""
+    keys = {seed: f"{process}-{method}-{prior}-{seed}" for seed in settings["processes"][process]["seeds"]}
+    return {seed: results[key] for seed, key in keys.items() if key in results}
 
 
-def _section(process: str, scale: str, results: Mapping[str, Any]) -> str:
-    """Ours with standard errors over the sets, and the paper's; then in how many methods the learned prior wins."""
+def best_trivial(process: str, part: str, score: str, results: Mapping[str, Any]) -> str:
+    """The best of what needs no learning, by name."""
+    scores = (results.get(f"{process}-trivial") or {}).get(part) or {}
+    found = {name: mean_and_error(one, score)[0] for name, one in scores.items() if name != "exact posterior"}
+    best = max(found, key=found.__getitem__, default="")
+    return f"{best} {found[best]:.2f}" if best else ""
+
+
+def _section(process: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+    """Ours with standard errors over seeds (over sets with one seed), the paper's, how chains and bounds went."""
     unit = ", mm" if process == "climate" else ""
-    header = ["method", "prior", "pooled LPPD", "marginal LPPD", "joint LPPD", f"MAE{unit}", "K"]
+    header = ["method", "prior", "pooled LPPD", "marginal LPPD", "joint LPPD", f"MAE{unit}", "K", "seeds", *CONVERGENCE]
     header += ["paper: pooled LPPD", f"paper: MAE{unit}"]
-    rows = []
-    for method in _methods(process, scale, results):
-        for which, prior in enumerate(PRIORS):
-            found = _found(results, process, method, prior)
-            theirs = [t[process].get(method, ("", ""))[which] for t in (PAPER_LPPD, PAPER_MAE)]
-            rows.append([LABELS[method], prior, *_cells(found), *map(str, theirs)])
-    for key, label in (("pretrained", "BNNP as pre-trained, no fitting"), ("exact", "exact posterior")):
-        found = results.get(f"{process}-{key}")
-        if key == "pretrained" and found is not None:
-            rows.append(
-                [label + f", its own noise {found['noise']:.3f}", "learned", *_cells(found["own noise"]["all"])]
-            )
-            rows.append([label + ", noise 0.05", "learned", *_cells(found["noise 0.05"]["all"])])
-        elif found is not None:
-            rows.append([label, "true", *_cells(found)])
-    rows = [row + [""] * (len(header) - len(row)) for row in rows]
-    parts = [f"## {NAMES[process]}\n\n", markdown_table(header, rows), "\n", _wins(process, scale, results, "all")]
+    parts = [f"## {NAMES[process]}\n\n"]
+    for part in ("all", "region") if process == "climate" else ("all",):
+        rows = _rows(process, part, settings, results)
+        parts += ["Targets in the left-out region alone:\n\n"] if part == "region" else []
+        parts += [markdown_table(header, [row + [""] * (len(header) - len(row)) for row in rows]), "\n"]
     if process == "climate":
-        region = [
-            [LABELS[m], prior, *_cells(_found(results, process, m, prior, "region"))]
-            for m in _methods(process, scale, results)
-            for prior in PRIORS
-        ]
-        found = results.get("climate-pretrained")
-        if found is not None:
-            region.append(["BNNP as pre-trained", "learned", *_cells(found["own noise"]["region"])])
-        parts += ["Targets in the left-out region alone:\n\n", markdown_table(header[:7], region), "\n"]
-        parts += [_wins(process, scale, results, "region")]
-        shares = results.get("climate-fields", {})
-        rows = [[name, *(f"{value:.2f}" for value in found.values())] for name, found in shares.items()]
-        parts += ["Shares of points:\n\n", markdown_table(["", "below -0.1 mm", "within 0.1 mm of none"], rows), "\n"]
+        shares = [found_of(process, "fields", prior, settings, results).values() for prior in PRIORS]
+        rows = {name: values for some in shares for one in some for name, values in one.items()}
+        cells = [[name, *(f"{value:.2f}" for value in values.values())] for name, values in rows.items()]
+        parts += ["Shares of points:\n\n", markdown_table(["", "below -0.1 mm", "within 0.1 mm of none"], cells), "\n"]
     return "".join(parts)
 
 
-def _cells(found: dict | None) -> list[str]:
-    if found is None:
-        return [""] * 5
-    samples = next(key for key in found["scores"] if "@" in key).split("@")[1]
-    kinds = [cell(found, f"{kind}_lppd") for kind in ("pooled", "marginal", "joint")]
-    return [*kinds, cell(found, "mae", 3), samples]
+def _rows(process: str, part: str, settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[list[str]]:
+    rows = []
+    for method in [*methods_in(process, settings), NEW]:
+        for prior in PRIORS:
+            found = list(found_of(process, method, prior, settings, results).values())
+            if found:
+                theirs = [t[process].get(method, ("", ""))[prior != "standard"] for t in (PAPER_LPPD, PAPER_MAE)]
+                how = convergence(_worst([one["convergence"] for one in found]))
+                cells = [*_cells([one[part] for one in found]), str(len(found)), *how]
+                rows.append([LABELS[method], prior, *cells, *(map(str, theirs) if part == "all" else ("", ""))])
+    for prior in LEARNED:
+        found = list(found_of(process, "pretrained", prior, settings, results).values())
+        for noise in ("own noise", "noise 0.05"):
+            some = [one[noise][part] for one in found if one[noise] is not None]
+            rows += [[f"BNNP as trained, {noise}", prior, *_cells(some), str(len(some))]] if some else []
+    for name, scores in ((results.get(f"{process}-trivial") or {}).get(part) or {}).items():
+        rows.append([name, "", *_cells([scores])])
+    return rows
 
 
-def _wins(process: str, scale: str, results: Mapping[str, Any], part: str) -> str:
-    lines = []
-    for score, sign in (("pooled_lppd", 1), ("marginal_lppd", 1), ("mae", -1)):
-        pairs = {
-            m: [mean_and_error(_found(results, process, m, prior, part), score)[0] for prior in PRIORS]
-            for m in _methods(process, scale, results)
-        }
-        complete = {m: pair for m, pair in pairs.items() if not np.isnan(pair).any()}
-        if not complete:
-            continue
-        lost = [LABELS[m] for m, (standard, learned) in complete.items() if sign * (learned - standard) <= 0]
-        text = f"- {score}: the learned prior is better for {len(complete) - len(lost)} of {len(complete)} methods"
-        lines.append(text + (f"; not for {', '.join(lost)}" if lost else ""))
-    return "\n".join(lines) + "\n\n"
+def _worst(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The worst number of all seeds, and the flags of all."""
+    picks = {"rhat": max, "ess": min, "acceptance": min}
+    numbers = {name: [one[name] for one in found if one[name] is not None] for name in picks}
+    kept = {name: pick(numbers[name]) if numbers[name] else None for name, pick in picks.items()}
+    steepest = max(found, key=lambda one: abs(one["slope"] or 0.0))
+    kept |= {name: steepest[name] for name in ("slope", "slope_error")}
+    return kept | {name: sum(one[name] for one in found) for name in ("doubtful", "sets")}
 
 
-def _figure(processes: list[str], scale: str, results: Mapping[str, Any]) -> Figure:
+def _cells(scores: list[dict[str, Any]]) -> list[str]:
+    samples = next(key for key in scores[0]["scores"] if "@" in key).split("@")[1]
+    kinds = [text_of(over_seeds(scores, f"{kind}_lppd")) for kind in ("pooled", "marginal", "joint")]
+    return [*kinds, text_of(over_seeds(scores, "mae"), 3), samples]
+
+
+def _figure(processes: list[str], settings: Mapping[str, Any], results: Mapping[str, Any]) -> Figure:
     """The paper's figure: a column a process, pooled LPPD above and MAE below; hollow marks are the paper's.
 
     The climate has a column more, for the targets of the left-out region.
@@ -148,25 +153,18 @@ def _figure(processes: list[str], scale: str, results: Mapping[str, Any]) -> Fig
     figure = Figure(figsize=(3.4 * len(columns), 5), layout="constrained")
     panels = figure.subplots(2, len(columns), squeeze=False)
     for column, (process, part) in enumerate(columns):
-        methods = _methods(process, scale, results)
+        methods = methods_in(process, settings)
         for row, (score, theirs) in enumerate((("pooled_lppd", PAPER_LPPD), ("mae", PAPER_MAE))):
             axes = panels[row, column]
             for which, prior in enumerate(PRIORS):
-                places = np.arange(len(methods)) + 0.16 * (2 * which - 1)
-                found = [mean_and_error(_found(results, process, m, prior, part), score) for m in methods]
-                means, errors = np.array(found).T if found else (np.array([]), np.array([]))
-                axes.errorbar(
-                    places,
-                    means,
-                    errors,
-                    fmt="o",
-                    markersize=4,
-                    color=COLOURS[prior],
-                    label=f"{prior} prior",
-                )
-                if part == "all":
-                    paper = [theirs[process].get(m, (np.nan, np.nan))[which] for m in methods]
-                    axes.plot(places, paper, "o", markersize=7, fillstyle="none", color=COLOURS[prior], alpha=0.5)
+                places = np.arange(len(methods)) + 0.2 * (which - 1)
+                some = [found_of(process, m, prior, settings, results).values() for m in methods]
+                found = [over_seeds([one[part] for one in s], score) if s else (np.nan, np.nan) for s in some]
+                colour, label = COLOURS[prior], f"{prior} prior" if prior == "standard" else LEARNED[prior]
+                axes.errorbar(places, *np.array(found).T, fmt="o", markersize=4, color=colour, label=label)
+                if part == "all" and prior != "recipe":
+                    paper = [theirs[process].get(m, (np.nan, np.nan))[prior == "paper"] for m in methods]
+                    axes.plot(places, paper, "o", markersize=7, fillstyle="none", color=colour, alpha=0.5)
             axes.set_xticks(range(len(methods)), [LABELS[m] for m in methods], rotation=60, fontsize=8)
             if row == 0:
                 axes.set_title(NAMES[process] + (", left-out region" if part == "region" else ""))
@@ -174,11 +172,11 @@ def _figure(processes: list[str], scale: str, results: Mapping[str, Any]) -> Fig
     panels[0, 0].set_ylabel("pooled LPPD")
     panels[1, 0].set_ylabel("MAE, mm" if processes == ["climate"] else "MAE")
     panels[0, 0].plot([], [], "o", markersize=7, fillstyle="none", color="0.4", label="the paper's")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside upper center")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), fontsize=8, ncols=2, loc="outside upper center")
     return figure
 
 
-def _fields(data: Climate, model: bnnp.BNNP, scale: str, count: int = 12) -> Figure:
+def _fields(data: Climate, model: bnnp.BNNP, hidden: tuple[int, ...], count: int = 12) -> Figure:
     """Rain as it was, and as the standard and the learned prior have it, for the temperatures of a real time.
 
     Real times at equal ranks of their rain, and the first draws of each prior. One scale for all, on which less than
@@ -187,7 +185,7 @@ def _fields(data: Climate, model: bnnp.BNNP, scale: str, count: int = 12) -> Fig
     task, ranked = data.tests.tasks[0], sorted(data.training.tasks, key=lambda one: -float(one.y.mean()))
     real = [ranked[i * len(ranked) // count] for i in range(count)]
     rows: dict[str, list[tuple[Task, np.ndarray]]] = {"ERA5-Land": [(one, one.y.numpy()) for one in real]}
-    for name, of in (("standard prior", standard_model("climate", scale)), ("learned prior", model)):
+    for name, of in (("standard prior", standard_model("climate", hidden)), ("learned prior", model)):
         rows[name] = [(task, f(task.x.numpy())) for f in of.prior.functions(count, seed=1)]
     figure = Figure(figsize=(15, 3.6), layout="constrained")
     panels = figure.subplots(3, count)

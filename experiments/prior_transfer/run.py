@@ -1,148 +1,123 @@
 """Does a good prior help whatever the inference, and does inference still matter under it? (Paper, section 4.3.)"""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import bnnp
 from bnnp._core.random import child
 from bnnp.evaluation.oracle import Oracle
 from bnnp.evaluation.scores import Posterior
 from bnnp.inference import Effort, InferenceWarning, infer_many
-from bnnp.tasks.task import Split
-from common import fixed_tests, learned_noise, score_sets, train
+from common import diagnosed, learn, learned_noise, score_sets, score_trivial, train
 from harness import Run
 
+from .claims import claims
 from .climate import climate
-from .methods import record, settings
-from .models import ACTIVATIONS, HIDDEN, PRIORS, SOURCES, learned_model, standard_model
+from .data import NOISE, Tests, divided_training, tests_of, training_of
+from .methods import methods_of, record
+from .models import ACTIVATIONS, LEARNED, PRIORS, SOURCES, learned_model, name_of, standard_model
 from .report import report
 
-__all__ = ["report", "runs"]
+__all__ = ["claims", "report", "runs"]
 
-NOISE, TEST_SEED, TESTS, SAMPLES = 0.05, 69, 16, 1000
-TRAINING: dict[str, dict[str, dict[str, Any]]] = {
-    "smoke": {
-        name: {"steps": 3, "samples": 2, "learning_rate": (3e-3, 1e-4), "context_share": (0.1, 0.6)}
-        for name in ("gp", "climate")
-    },
-    "small": {  # the models of the synthetic processes are those that ship, `zoo:gp` and so on
-        "climate": {
-            "steps": 2000,
-            "samples": 8,
-            "learning_rate": (3e-3, 1e-4),
-            "context_share": (0.0, 0.25),
-        },
-    },
-    "paper": {
-        **{
-            name: {
-                "steps": 100_000,
-                "samples": 32,
-                "learning_rate": (3e-3, 5e-5),
-                "context_share": (0.1, 0.6),
-                "recipe": "paper",
+
+def runs(settings: Mapping[str, Any]) -> dict[str, Run]:
+    """Training in two ways; then every method under all priors, the trained models as they are, and what is trivial."""
+    planned = {}
+    for process, choices in settings["processes"].items():
+        about = {"process": process, "tests": {"rain": settings["rain"], **settings["tests"]}}
+        planned[f"{process}-trivial"] = Run(trivial, about)
+        for seed in choices["seeds"]:
+            own = {"process": process, "rain": settings["rain"], "seed": seed, "hidden": choices["hidden"]}
+            own |= {"context_share": choices["context_share"]}
+            training = {
+                "recipe": Run(by_recipe, own | {"minutes": choices["recipe_minutes"]}),
+                "paper": Run(as_the_paper, own | choices["paper"]),
             }
-            for name in SOURCES
-        },
-        "climate": {
-            "steps": 250_000,
-            "samples": 24,
-            "learning_rate": (1e-3, 1e-5),
-            "context_share": (0.01, 0.5),
-            "recipe": "paper",
-        },
-    },
-}
-
-
-def runs(scale: str) -> dict[str, Run]:
-    """Training where it is needed; then every method under both priors, and the trained model as it is."""
-    planned = {
-        f"train-{process}": Run(train_prior, {"process": process, "scale": scale, **choices})
-        for process, choices in TRAINING[scale].items()
-    }
-    for process in HIDDEN[scale]:
-        needs = (f"train-{process}",) if process in TRAINING[scale] else ()
-        planned[f"{process}-pretrained"] = Run(pretrained, {"process": process, "scale": scale}, needs)
-        if process in ("gp", "sawtooth"):
-            planned[f"{process}-exact"] = Run(exact, {"process": process, "scale": scale})
-        if process == "climate":
-            planned["climate-fields"] = Run(fields, {"scale": scale}, needs)
-        for prior in PRIORS:
-            for method, choices in settings(scale, process, prior).items():
-                planned[f"{process}-{method}-{prior}"] = Run(
-                    infer_sets,
-                    {"process": process, "scale": scale, "prior": prior, "method": method, **choices},
-                    needs if prior == "learned" else (),
-                )
+            for prior in PRIORS:
+                needs: tuple[str, ...] = ()
+                if prior in LEARNED:
+                    needs = (f"train-{name_of(process, prior, seed)}",)
+                    planned[needs[0]] = training[prior]
+                    same = about | {"prior": prior, "seed": seed, "scored": settings["scored"]}
+                    planned[f"{process}-pretrained-{prior}-{seed}"] = Run(pretrained, same, needs)
+                for method, how in methods_of(choices, prior).items():
+                    same = about | {"prior": prior, "seed": seed, "hidden": choices["hidden"], "method": method}
+                    planned[f"{process}-{method}-{prior}-{seed}"] = Run(infer_sets, same | how, needs)
+                if process == "climate":
+                    same = {"rain": settings["rain"], "prior": prior, "seed": seed, "hidden": choices["hidden"]}
+                    planned[f"climate-fields-{prior}-{seed}"] = Run(fields, same, needs)
     return planned
 
 
 # --- the runs --------------------------------------------------------------------------------------------------------
 
 
-def train_prior(
+def by_recipe(
     process: str,
-    scale: str,
+    rain: str,
+    seed: int,
+    hidden: tuple[int, ...],
+    context_share: tuple[float, float],
+    minutes: float,
+    folder: Path,
+) -> dict[str, Any]:
+    """`bnnp.learn`, with nothing chosen for the process."""
+    name, tasks = name_of(process, "recipe", seed), training_of(process, rain)
+    learned = learn(tasks, folder, name, hidden=hidden, minutes=minutes, context_share=context_share, seed=seed)
+    return {"decisions": learned.decisions}
+
+
+def as_the_paper(
+    process: str,
+    rain: str,
+    seed: int,
+    hidden: tuple[int, ...],
+    context_share: tuple[float, float],
     steps: int,
     samples: int,
     learning_rate: tuple[float, float],
-    context_share: tuple[float, float],
     folder: Path,
-    recipe: str = "default",
 ) -> dict[str, float]:
-    """Meta-learn a prior, and keep the model."""
-    tasks = climate(scale).training if process == "climate" else SOURCES[process]()
-    likelihood = bnnp.Gaussian(NOISE)
-    model = bnnp.BNNP(
-        tasks.in_size, 1, HIDDEN[scale][process], ACTIVATIONS[process], "unitwise", likelihood, seed=TEST_SEED
-    )
+    """From the standard prior, by PP-AVI, everything free."""
+    tasks = training_of(process, rain)
+    model = bnnp.BNNP(tasks.in_size, 1, hidden, ACTIVATIONS[process], "unitwise", bnnp.Gaussian(NOISE), seed=seed)
     train(
         model,
         tasks,
         folder,
-        process,
-        objective=bnnp.objectives.PPAVI(samples),
+        name_of(process, "paper", seed),
+        objective=bnnp.objectives.PPAVI(samples, group_size=None),
         steps=steps,
         learning_rate=learning_rate,
         context_share=context_share,
-        recipe=recipe,
-        seed=TEST_SEED,
+        seed=seed,
     )
     return {"noise": learned_noise(model)}
 
 
-def pretrained(process: str, scale: str, folder: Path) -> dict[str, Any]:
-    """The trained model itself: no fitting to the test sets."""
-    model, data = learned_model(process, folder), tests(process, scale)
+def pretrained(process: str, prior: str, seed: int, tests: dict[str, Any], scored: int, folder: Path) -> dict[str, Any]:
+    """The trained model itself: no fitting to the test sets. At the noise of all others, and at its own."""
+    model, data = learned_model(process, prior, seed, folder), tests_of(process, **tests)
     posteriors = [
-        model.condition(split.context.x, split.context.y, num_samples=_samples(scale), seed=child(0, index))
+        model.condition(split.context.x, split.context.y, num_samples=scored, seed=child(0, index))
         for index, split in enumerate(data.splits)
     ]
-    return {
-        "noise": learned_noise(model),
-        "own noise": _scores(posteriors, data),
-        "noise 0.05": _scores(posteriors, data, NOISE),
-    }
-
-
-def exact(process: str, scale: str) -> dict[str, Any]:
-    """The best possible: the exact posterior of the process."""
-    return bnnp.evaluate(
-        Oracle(SOURCES[process]()), tests(process, scale).splits, num_samples=_samples(scale)
-    ).to_dict()
+    varies = getattr(model.likelihood, "varies", False)
+    same = None if varies else _scores(posteriors, data, NOISE)
+    return {"own noise": _scores(posteriors, data), "noise 0.05": same}
 
 
 def infer_sets(
     process: str,
-    scale: str,
     prior: str,
+    seed: int,
+    hidden: tuple[int, ...],
+    tests: dict[str, Any],
     method: str,
     record: dict[str, Any],
     effort: dict[str, Any],
@@ -151,69 +126,62 @@ def infer_sets(
     folder: Path,
 ) -> dict[str, Any]:
     """All test sets of a process side by side, by one method under one prior."""
-    data = tests(process, scale)
-    splits = data.splits
-    if prior == "learned":
-        model = learned_model(process, folder)
-        if method == "bnnp":
-            record = record | {"start": model}
+    data, given = tests_of(process, **tests), dict(record)
+    if prior == "standard":
+        model = standard_model(process, hidden)
     else:
-        model = standard_model(process, scale)
+        model = learned_model(process, prior, seed, folder)
+        if method == "bnnp":
+            given["start"] = model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InferenceWarning)  # what speaks against a result is kept with it
         posteriors = infer_many(
             model.prior,
             model.network,
-            [split.context for split in splits],
-            method=_record(method, record),
+            [split.context for split in data.splits],
+            method=_record(method, given),
             likelihood=bnnp.Gaussian(NOISE, learnable=False),
             num_samples=samples,
             effort=Effort(**effort),
             whitened=whitened,
-            seed=TEST_SEED,
+            seed=seed,
         )
-    return _scores(posteriors, data) | {"warnings": sum(bool(post.diagnostics.warnings) for post in posteriors)}
+    return _scores(posteriors, data) | {"convergence": diagnosed([post.diagnostics for post in posteriors])}
 
 
 _record = record  # a run's argument has the same name
 
 
-def fields(scale: str, folder: Path, count: int = 200) -> dict[str, dict[str, float]]:
+def trivial(process: str, tests: dict[str, Any]) -> dict[str, Any]:
+    """What needs no learning; and the exact posterior, where the process has one."""
+    data, training = tests_of(process, **tests), divided_training(process, tests["rain"])
+    found = {
+        "all": score_trivial(training, data.splits, data.y_scale),
+        "region": score_trivial(training, data.in_region, data.y_scale) if data.in_region else None,
+    }
+    if process in ("gp", "sawtooth"):
+        exact = bnnp.evaluate(Oracle(SOURCES[process]()), data.splits, num_samples=100)
+        found["all"]["exact posterior"] = exact.to_dict()
+    return found
+
+
+def fields(
+    rain: str, prior: str, seed: int, hidden: tuple[int, ...], folder: Path, count: int = 200
+) -> dict[str, dict[str, float]]:
     """How much of real and of drawn precipitation is negative, and how much is nearly none."""
-    data = climate(scale)
+    data = climate(rain)
     x = data.tests.tasks[0].x
-    drawn = {"ERA5-Land": np.concatenate([task.y.numpy() for task in data.training.tasks])}
-    for prior, model in (
-        ("standard prior", standard_model("climate", scale)),
-        ("learned prior", learned_model("climate", folder)),
-    ):
-        drawn[prior] = np.concatenate([f(x) for f in model.prior.functions(count, seed=0)])
+    standard = prior == "standard"
+    model = standard_model("climate", hidden) if standard else learned_model("climate", prior, seed, folder)
+    drawn = {
+        "ERA5-Land": np.concatenate([task.y.numpy() for task in data.training.tasks]),
+        prior: np.concatenate([f(x) for f in model.prior.functions(count, seed=0)]),
+    }
     millimetres = {name: data.millimetres(values) for name, values in drawn.items()}
     return {
-        name: {"below -0.1 mm": float((rain < -0.1).mean()), "within 0.1 mm of none": float((abs(rain) < 0.1).mean())}
-        for name, rain in millimetres.items()
+        name: {"below -0.1 mm": float((fall < -0.1).mean()), "within 0.1 mm of none": float((abs(fall) < 0.1).mean())}
+        for name, fall in millimetres.items()
     }
-
-
-class Tests:
-    """Test sets with fixed contexts; `in_region` are the same with the targets of the left-out region alone."""
-
-    def __init__(self, splits: list[Split], in_region: list[Split], y_scale: float = 1.0):
-        self.splits, self.in_region, self.y_scale = splits, in_region, y_scale
-
-
-def tests(process: str, scale: str) -> Tests:
-    count, points = (2, 12) if scale == "smoke" else (TESTS, 50)
-    if process == "climate":
-        found = climate(scale)
-        splits = list(found.tests.splits)
-        pairs = zip(splits, found.inside, strict=True)
-        return Tests(splits, [replace(s, target=s.target.take(torch.from_numpy(i))) for s, i in pairs], found.y_scale)
-    if process == "sawtooth":
-        return Tests(list(bnnp.tasks.sawtooth_tests().splits)[:count], [])
-    source = SOURCES[process](noise=NOISE, low=-4.0, high=4.0, points=(points, points))
-    share = (0.3, 0.5) if scale == "smoke" else (0.05, 0.5)
-    return Tests(fixed_tests(source, count, share, TEST_SEED), [])
 
 
 def _scores(posteriors: Sequence[Posterior], data: Tests, noise: float | None = None) -> dict[str, Any]:
@@ -221,7 +189,3 @@ def _scores(posteriors: Sequence[Posterior], data: Tests, noise: float | None = 
         "all": score_sets(posteriors, data.splits, data.y_scale, noise),
         "region": score_sets(posteriors, data.in_region, data.y_scale, noise) if data.in_region else None,
     }
-
-
-def _samples(scale: str) -> int:
-    return 10 if scale == "smoke" else SAMPLES

@@ -436,8 +436,9 @@ def test_a_wrong_number_of_arguments_is_refused():
         infer_many(model.prior, [(x, y)], likelihood=model.likelihood)  # pyright: ignore
 
 
-def test_fine_tuning_starts_at_the_trained_model():
-    model = bnnp.BNNP(1, 1, (4,), likelihood=bnnp.Gaussian(0.2), seed=3)
+@pytest.mark.parametrize("last_layer", ["predicted", "likelihood"])
+def test_fine_tuning_starts_at_the_trained_model(last_layer):
+    model = bnnp.BNNP(1, 1, (4,), likelihood=bnnp.Gaussian(0.2), last_layer=last_layer, seed=3)
     x = np.linspace(-1, 1, 6)[:, None]
     effort = Effort(steps=1, learning_rate=(1e-9, 1e-9))
     options = {"likelihood": model.likelihood, "num_samples": 2000, "effort": effort, "seed": 0}

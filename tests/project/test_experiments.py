@@ -1,22 +1,34 @@
 """Experiments: independent runs that are kept, resumed and reported; each of the paper's at its smallest scale."""
 
+import inspect
 import json
+import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
+import baselines
 import bnnp
 import harness
+from baselines import trivial_models
+from bnnp._core.files import write_atomically
 from bnnp.cli import app
 from bnnp.cli.experiment import FOLDER_VARIABLE, experiments_folder
 from bnnp.evaluation import lppd, with_noise
-from common import fixed_tests, model_file, score_sets, train
+from bnnp.inference.base import Diagnostics
+from bnnp.tasks.task import Split, Task
+from claims import Claim, difference, has_arrived, paired, worst
+from common import diagnosed, fixed_tests, last_slope, learn, model_file, score_sets, score_trivial, train
+from conftest import real_data
 from harness import experiment_names
-from score_tables import cell, markdown_table, mean_and_error
+from records import fingerprint, looks_at, settings_file
+from score_tables import cell, convergence, markdown_table, mean_and_error, over_seeds
 
 REAL = Path(__file__).parents[2] / "experiments"
 
@@ -25,13 +37,27 @@ def perform(*arguments, **choices) -> harness.Outcome:
     return harness.perform(experiments_folder(), *arguments, **choices)
 
 
+def settle(experiment: Path, scales: tuple[str, ...] = ("smoke", "small")) -> None:
+    """The harness beside an experiment, and settings of some scales."""
+    for name in ("harness.py", "records.py"):
+        (experiment.parent / name).symlink_to(REAL / name)
+    for scale in scales:
+        write_atomically(experiment / "settings" / f"{scale}.json", json.dumps({"name": scale, "powers": [1, 2, 3]}))
+
+
 TOY = """
 from pathlib import Path
 from harness import Run
 from bnnp._core.files import write_atomically
 
-def runs(scale):
+def runs(settings):
     return {f"run-{i}": Run(square, {"number": i, "log": LOG}) for i in range(3)}
+
+def search(settings):
+    return {"power": {f"to the {n}": Run(score, {"power": n, "log": LOG}) for n in settings["powers"]}}
+
+def score(power, log):
+    return {"score": -abs(power - 2)}
 
 def square(number, log):
     with open(log, "a") as file:
@@ -40,8 +66,8 @@ def square(number, log):
         raise ValueError(f"number {number} is broken")
     return number**2
 
-def report(scale, results, folder):
-    text = scale + " " + " ".join(str(results[key]) for key in sorted(results))
+def report(settings, results, folder):
+    text = settings["name"] + " " + " ".join(str(results[key]) for key in sorted(results))
     return [write_atomically(folder / "table.md", text)]
 """
 
@@ -51,7 +77,7 @@ def toy(tmp_path, monkeypatch):
     """A folder with one experiment; gives the file in which its runs leave a trace."""
     log = tmp_path / "log.txt"
     (tmp_path / "experiments" / "toy").mkdir(parents=True)
-    (tmp_path / "experiments" / "harness.py").symlink_to(REAL / "harness.py")
+    settle(tmp_path / "experiments" / "toy")
     (tmp_path / "experiments" / "toy" / "run.py").write_text(TOY.replace("LOG", repr(str(log))))
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "experiments"))
     return log
@@ -122,18 +148,64 @@ def test_the_command_by_itself_runs_several_at_once(toy, tmp_path):
 def test_what_is_not_there_is_refused(toy, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="experiment: got 'toys', expected one of toy"):
         perform("toys", "smoke")
-    with pytest.raises(ValueError, match="scale: got 'huge', expected one of smoke, small, paper"):
+    with pytest.raises(ValueError, match="scale: got 'huge', expected one of smoke, small, long, paper"):
         perform("toy", "huge")
+    with pytest.raises(
+        ValueError, match="scale: got 'paper', expected one of smoke, small; toy has settings of no other"
+    ):
+        perform("toy", "paper")
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match="go to a clone of the repository"):
         perform("toy", "smoke")
+
+
+def test_records_of_other_settings_are_stale_and_looks_at_the_tests_are_counted(toy, tmp_path):
+    perform("toy", "smoke")
+    plan = harness.plan_of(experiments_folder(), "toy", "smoke")
+    record = json.loads((plan.place / "runs" / "run-2.json").read_text())
+    assert record["frozen"] == fingerprint(plan.settings)
+    assert plan.kept().stale == {}
+    settings_file(plan.experiment, "smoke").write_text(json.dumps({"powers": [1, 2, 3], "name": "smoke"}, indent=3))
+    assert plan.kept().stale == {}  # another layout of the same settings
+    settings_file(plan.experiment, "smoke").write_text(json.dumps({"name": "other", "powers": [1, 2, 3]}))
+    why = plan.kept().stale["run-2"]
+    assert why == f"settings {record['frozen']}, now {fingerprint(plan.settings)}"
+    assert plan.kept().results() == {}
+    assert perform("toy", "smoke").files[0].read_text() == "other 0 1 4"
+    assert toy.read_text().split() == ["0", "1", "2"] * 2
+    assert [look["frozen"] for look in looks_at(plan.place)] == [record["frozen"], fingerprint(plan.settings)]
+    settings = json.loads(settings_file(plan.experiment, "smoke").read_text())
+    settings_file(plan.experiment, "smoke").write_text(json.dumps(settings | {"revision": 1}))
+    assert len(plan.kept().stale) == 3  # of other code
+    path = plan.place / "runs" / "run-2.json"
+    path.write_text(json.dumps({name: value for name, value in record.items() if name != "frozen"}))
+    assert plan.kept().stale["run-2"] == "of before settings were frozen"
+
+
+def test_a_search_freezes_the_best_choice_and_makes_records_of_before_stale(toy, tmp_path):
+    perform("toy", "smoke")
+    done = CliRunner().invoke(app, ["experiment", "toy", "--scale", "smoke", "--search", "--quiet"])
+    assert done.output == "chosen for power: to the 2\n"
+    plan = harness.plan_of(experiments_folder(), "toy", "smoke")
+    assert plan.settings["chosen"] == {"power": "to the 2"}
+    assert len(plan.kept().stale) == 3
+    searched = harness.plan_of(experiments_folder(), "toy", "smoke", searches=True)
+    assert searched.kept().stale == {}  # its own choice does not make it stale
+    assert sorted(path.stem for path in (plan.experiment / "search" / "smoke" / "runs").iterdir()) == [
+        "power-to the 1",
+        "power-to the 2",
+        "power-to the 3",
+    ]
+    elsewhere = harness.perform_search(experiments_folder(), "toy", "small", tmp_path / "out")
+    assert elsewhere == {"power": "to the 2"}
+    assert "chosen" not in harness.plan_of(experiments_folder(), "toy", "small").settings
 
 
 CHAIN = """
 from harness import Run
 from bnnp._core.files import write_atomically
 
-def runs(scale):
+def runs(settings):
     later = {f"use-{i}": Run(use, {"number": i}, needs=("train",)) for i in range(2)}
     return later | {"train": Run(train, {"value": VALUE}, needs=NEEDS)}
 
@@ -145,7 +217,7 @@ def train(value, folder):
 def use(number, folder):
     return number + int((folder / "models" / "a.txt").read_text())
 
-def report(scale, results, folder):
+def report(settings, results, folder):
     return []
 """
 
@@ -155,7 +227,7 @@ def chain(tmp_path, monkeypatch):
     """An experiment in which two runs need a third; gives a function that sets the third's argument and needs."""
     folder = tmp_path / "experiments" / "chain"
     folder.mkdir(parents=True)
-    (folder.parent / "harness.py").symlink_to(REAL / "harness.py")
+    settle(folder)
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder.parent))
 
     def write(value, needs=()):
@@ -195,7 +267,7 @@ def test_fixed_tests_are_the_same_whenever_asked_for():
 
 def test_a_trained_model_is_kept_and_its_scores_are_those_of_evaluate(tmp_path):
     source = bnnp.tasks.sawtooth(points=(12, 12))
-    model = train(bnnp.BNNP(1, 1, (4,), seed=0), source, tmp_path, "saw", steps=2, recipe="paper")
+    model = train(bnnp.BNNP(1, 1, (4,), seed=0), source, tmp_path, "saw", steps=2)
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["saw.bnnp"]
     splits = fixed_tests(source, 3, (0.3, 0.5), 0)
     loaded = bnnp.load(model_file(tmp_path, "saw"))
@@ -219,19 +291,184 @@ def test_a_trained_model_is_kept_and_its_scores_are_those_of_evaluate(tmp_path):
     assert model.likelihood.noise.item() == pytest.approx(loaded.likelihood.noise.item())
 
 
+def test_what_is_trivial_is_what_numpy_says():
+    x, y = torch.tensor([[0.0], [2.0], [1.0]]).double(), torch.tensor([[0.0], [4.0], [1.0]]).double()
+    known, new = Task(x, y), torch.tensor([[-1.0], [0.4], [1.5], [9.0]]).double()
+    centre = torch.tensor([7.0]).double()
+    assert baselines.population_mean(known, new, centre)[:, 0].tolist() == [7.0] * 4
+    assert baselines.nearest_neighbour(known, new, centre)[:, 0].tolist() == [0.0, 0.0, 4.0, 4.0]
+    wanted = np.interp([-1.0, 0.4, 1.5, 9.0], [0.0, 1.0, 2.0], [0.0, 1.0, 4.0])
+    assert baselines.linear_interpolation(known, new, centre)[:, 0].tolist() == pytest.approx(list(wanted))
+    nothing = known.take(torch.arange(0))
+    assert baselines.linear_interpolation(nothing, new, centre)[:, 0].tolist() == [7.0] * 4
+    flat = Task(torch.rand(30, 2).double(), torch.zeros(30, 1).double())
+    plane = flat.x @ torch.tensor([[2.0], [-1.0]]).double()
+    at = torch.tensor([[0.5, 0.5], [5.0, 5.0]]).double()
+    found = baselines.linear_interpolation(Task(flat.x, plane), at, centre)
+    assert found[0, 0].item() == pytest.approx(0.5)
+    nearest = torch.cdist(at, flat.x).argmin(1)[1]
+    assert found[1, 0].item() == plane[nearest, 0].item()
+
+
+def test_trivial_methods_have_the_spread_of_their_errors_on_training_tasks():
+    source = bnnp.tasks.sawtooth(points=(20, 20))
+    training, tests = fixed_tests(source, 40, (0.3, 0.5), 1), fixed_tests(source, 5, (0.3, 0.5), 2)
+    found = score_trivial(training, tests, y_scale=2.0)
+    assert list(found) == ["population mean", "nearest neighbour", "linear interpolation"]
+    outputs = torch.cat([torch.cat([split.context.y, split.target.y]) for split in training])
+    errors = torch.cat([split.target.y for split in training]) - outputs.mean()
+    normal = torch.distributions.Normal(outputs.mean(), errors.square().mean().sqrt())
+    wanted = [normal.log_prob(split.target.y).mean().item() for split in tests]
+    assert found["population mean"]["per_task"]["marginal_lppd@exact"] == pytest.approx(wanted)
+    wide = trivial_models([Split(Task(torch.rand(4, 3), torch.rand(4, 1)), Task(torch.rand(4, 3), torch.rand(4, 1)))])
+    assert list(wide) == ["population mean", "nearest neighbour"]
+
+
+def test_how_inference_went_is_the_worst_of_all_sets():
+    bounds = torch.cat([torch.zeros(90), torch.arange(10.0)])
+    one = Diagnostics(acceptance=torch.tensor([0.5, 0.7]), rhat=1.3, ess=40.0, warnings=("has not mixed",))
+    other = Diagnostics(acceptance=torch.tensor([0.9]), rhat=1.01, ess=900.0, elbo=bounds)
+    found = diagnosed([one, other])
+    assert found == {
+        "rhat": 1.3,
+        "ess": 40.0,
+        "acceptance": pytest.approx(0.6),
+        "slope": pytest.approx(1000.0),
+        "slope_error": pytest.approx(0.0, abs=1e-6),
+        "doubtful": 1,
+        "sets": 2,
+    }
+    assert convergence(found)[:3] == ["1.30", "40", "0.60"]
+    assert convergence(found)[3].startswith("1e+03 ± ")
+    assert convergence(found)[4] == "1 of 2"
+    assert convergence(diagnosed([Diagnostics()])) == ["", "", "", "", "0 of 1"]
+
+
+def test_the_slope_of_a_bound_has_the_error_that_repeats_have():
+    random = np.random.default_rng(0)
+    found = [last_slope((0.002 * np.arange(5000) + random.normal(size=5000)).tolist()) for _ in range(200)]
+    slopes, errors = np.array(found).T
+    assert slopes.mean() == pytest.approx(2.0, abs=4 * slopes.std() / 200**0.5)
+    assert errors.mean() == pytest.approx(slopes.std(), rel=0.15)
+
+
+def test_what_has_not_mixed_or_still_rises_has_not_arrived():
+    arrived = {"rhat": 1.0, "doubtful": 2, "slope": None, "slope_error": None}
+    assert has_arrived(arrived)
+    assert not has_arrived(arrived | {"doubtful": 3})
+    bound = {"rhat": None, "doubtful": 16, "slope": 5.0, "slope_error": 2.5}
+    assert has_arrived(bound)  # no more than noise
+    assert not has_arrived(bound | {"slope_error": 1.5})
+
+
+@pytest.mark.parametrize(
+    ("gain", "seeds", "doubts", "verdict"),
+    [
+        ((0.3, 0.1), 4, "", "holds"),
+        ((-0.3, 0.1), 4, "", "does not hold"),
+        ((0.19, 0.1), 4, "", "cannot tell"),
+        ((0.3, 0.1), 1, "", "cannot tell"),
+        ((0.3, math.nan), 4, "", "cannot tell"),
+        ((0.3, 0.1), 4, "HMC", "cannot tell"),
+        ((math.nan, math.nan), 0, "", "not run"),
+    ],
+)
+def test_a_verdict_follows_from_the_gain_and_its_error(gain, seeds, doubts, verdict):
+    assert Claim("4.1", "ours is better", gain=gain, seeds=seeds, doubts=doubts).verdict() == verdict
+
+
+def test_gains():
+    assert paired([1.0, 3.0], [0.0, 0.0]) == (2.0, pytest.approx(1.0))
+    assert difference((2.0, 0.3), (1.0, 0.4)) == (1.0, pytest.approx(0.5))
+    assert worst([(1.0, 0.1), (3.0, 1.0), (0.5, 0.01)]) == (3.0, 1.0)
+    assert over_seeds([{"scores": {"mae": {"mean": v, "standard_error": 9.0}}} for v in (1.0, 3.0)], "mae") == (
+        2.0,
+        1.0,
+    )
+    assert over_seeds([{"scores": {"mae": {"mean": 1.0, "standard_error": 9.0}}}], "mae") == (1.0, 9.0)
+
+
 def test_tables():
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
+def test_the_recipe_keeps_its_model_and_chooses_nothing_for_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr("common.ACTIVATIONS", ("silu", "relu"))
+    source = bnnp.tasks.sawtooth(points=(8, 8))
+    learned = learn(source, tmp_path, "saw", hidden=(3,), minutes=1e-4, seed=0)
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["saw.bnnp"]
+    loaded = bnnp.load(model_file(tmp_path, "saw"))
+    assert loaded.config()["activation"] == learned.model.config()["activation"]
+    assert learned.decisions
+
+
 @pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")  # a few draws and a few steps
 @pytest.mark.filterwarnings("ignore::bnnp.training.FallbackWarning")
+@pytest.mark.filterwarnings("ignore::bnnp.prediction.ExtrapolationWarning")
 @pytest.mark.parametrize("name", experiment_names(REAL))
 def test_every_experiment_runs_at_its_smallest_scale(name, tmp_path, monkeypatch):
     monkeypatch.setenv(FOLDER_VARIABLE, str(REAL))
+    monkeypatch.setattr("common.ACTIVATIONS", ("silu",))  # the recipe tries several networks, which takes long
     outcome = perform(name, "smoke", tmp_path)
     assert outcome.failed == {}
     assert {path.suffix for path in outcome.files} == {".md", ".png"}
     assert all(path.stat().st_size > 0 for path in outcome.files)
+    plan = harness.plan_of(REAL, name, "smoke", tmp_path)
+    assert set(outcome.results) == set(plan.runs())
+    claims = harness.load_experiment(REAL / name).claims(plan.settings, outcome.results)
+    assert claims
+    assert all(claim.verdict() != "not run" for claim in claims)
     text = (REAL / name / "README.md").read_text()
     for part in ("Question", "Command", "Result", "Takeaway"):
         assert part in text, f"{name}/README.md has no part {part}"
+
+
+@pytest.mark.parametrize("scale", ["small", "long", "paper"])
+@pytest.mark.parametrize("name", experiment_names(REAL))
+def test_other_scales_do_what_the_smallest_one_does(name, scale):
+    """Runs of all scales go through the same functions, with arguments that these take."""
+    if not settings_file(REAL / name, scale).is_file():
+        assert (name, scale) == ("tables", "paper")  # which is not of the paper
+        return
+    smallest, plan = harness.plan_of(REAL, name, "smoke").runs(), harness.plan_of(REAL, name, scale)
+    planned = plan.runs()
+    assert {run.function.__name__ for run in planned.values()} == {run.function.__name__ for run in smallest.values()}
+    for run in planned.values():
+        where = {"folder": None} if "folder" in inspect.signature(run.function).parameters else {}
+        inspect.signature(run.function).bind(**run.arguments, **where)
+        assert set(run.needs) <= set(planned)
+    assert harness.load_experiment(REAL / name).claims(plan.settings, {})
+
+
+def test_the_climate_of_the_papers_region_goes_through_the_whole_experiment(tmp_path, monkeypatch):
+    """A synthetic month of the same shape and size as a file of the Climate Data Store, put where downloads go."""
+    xarray = pytest.importorskip("xarray")
+    shutil.copytree(real_data("switzerland/switzerland_ne50m.geojson") / "switzerland", tmp_path / "switzerland")
+    random, times = np.random.default_rng(0), np.arange("2019-01-01", "2019-02-01", 12, dtype="datetime64[h]")
+    latitude, longitude = np.linspace(50, 45, 51), np.linspace(5, 12, 71)
+    wave = np.sin(longitude[None, None] + random.uniform(0, 6, (len(times), 1, 1))) + np.cos(latitude)[None, :, None]
+    cold = 280 + wave + 0.1 * random.normal(size=(len(times), 51, 71))
+    month = xarray.Dataset(
+        {
+            name: (("valid_time", "latitude", "longitude"), v.astype("float32"))
+            for name, v in {"t2m": cold, "tp": np.maximum(wave - 0.5, 0) / 1000}.items()
+        },
+        coords={"valid_time": times.astype("datetime64[ns]"), "latitude": latitude, "longitude": longitude},
+    )
+    (tmp_path / "era5").mkdir()
+    month.to_netcdf(tmp_path / "era5" / "era5_land_201901.nc", engine="h5netcdf")
+    monkeypatch.setenv("BNNP_DATA", str(tmp_path))
+    folder = tmp_path / "experiments"
+    shutil.copytree(REAL / "prior_transfer", folder / "prior_transfer", ignore=shutil.ignore_patterns("results"))
+    file = settings_file(folder / "prior_transfer", "smoke")
+    settings = json.loads(file.read_text())
+    settings |= {"rain": "switzerland", "processes": {"climate": settings["processes"]["climate"]}}
+    file.write_text(json.dumps(settings))
+    outcome = harness.perform(folder, "prior_transfer", "smoke", tmp_path / "out", only="paper")
+    assert outcome.failed == {}
+    scores = outcome.results["climate-sgld-paper-21"]
+    assert scores["all"]["tasks"] == scores["region"]["tasks"] == 16
+    shares = outcome.results["climate-fields-paper-21"]["ERA5-Land"]
+    assert shares["below -0.1 mm"] == 0
+    rain = np.maximum(wave - 0.5, 0) + 0 * cold
+    assert shares["within 0.1 mm of none"] == pytest.approx((rain < 0.1).mean(), abs=0.1)  # the training times' share

@@ -2,14 +2,18 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 
 import harness
+import results
 from bnnp.cli import app
+from records import record_file, settings_file
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
@@ -24,8 +28,6 @@ EACH_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: 
 CODE = re.compile(r"```\w*\n(.*?)```|`((?:[^`\n]|\n(?!\n))+)`|^    ([^\n]+)$", flags=re.M | re.S)
 COMMAND = re.compile(r"(?:^|\s)(bnnp|make|python|pytest)\s+(\S+)")
 VERBS = set(typer.main.get_command(app).commands)  # pyright: ignore
-OLDER = "with starts that have since been removed; they will be made again"
-"""What the README of an experiment says if its settings have changed since its records were made."""
 TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.M))
 
 
@@ -82,21 +84,84 @@ def test_a_table_without_a_command_is_found():
     assert without_command(table.replace("0.1", "tenth")) == []
 
 
+def plans() -> list[harness.Plan]:
+    """All experiments at all scales at which there are records."""
+    found = [
+        harness.plan_of(EXPERIMENTS, name, scale)
+        for name in harness.experiment_names(EXPERIMENTS)
+        for scale in harness.SCALES
+        if settings_file(EXPERIMENTS / name, scale).is_file()
+    ]
+    return [plan for plan in found if plan.kept().records]
+
+
+def test_the_page_of_results_says_what_the_records_say():
+    """Its statements follow from the records: one that they contradict cannot stand here."""
+    assert (EXPERIMENTS / "RESULTS.md").read_text() == results.text(), "give python experiments/results.py"
+
+
+def test_tables_are_what_the_records_say(tmp_path):
+    for plan in plans():
+        place = tmp_path / plan.experiment.name / plan.scale
+        shutil.copytree(plan.place / "runs", place / "runs")
+        for file in harness.report_of(replace(plan, place=place)).files:
+            if file.suffix == ".md":
+                assert file.read_text() == (plan.place / file.name).read_text(), f"{plan.experiment.name}: report anew"
+
+
+def test_a_record_that_says_otherwise_changes_the_page(tmp_path):
+    (tmp_path / "toy" / "settings").mkdir(parents=True)
+    settings_file(tmp_path / "toy", "small").write_text("{}")
+    (tmp_path / "toy" / "run.py").write_text(TOY)
+    plan = harness.plan_of(tmp_path, "toy", "small")
+    assert "**not run**" in results.text(tmp_path)
+    harness.perform(tmp_path, "toy", "small")
+    before = results.text(tmp_path)
+    assert "| 0.50 ± 0.10 | 4 | **holds** |" in before
+    file = record_file(plan.place, "gain")
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps(record | {"result": [-0.5, 0.1]}))
+    assert "**does not hold**" in results.text(tmp_path)
+    file.write_text(json.dumps(record | {"frozen": "0" * 12}))
+    assert "**not run**" in results.text(tmp_path)
+    assert "1 stale records are left out" in results.text(tmp_path)
+
+
+TOY = """
+from claims import Claim
+from harness import Run
+from score_tables import text_of
+
+def runs(settings):
+    return {"gain": Run(gain, {})}
+
+def gain():
+    return [0.5, 0.1]
+
+def report(settings, results, folder):
+    return []
+
+def claims(settings, results):
+    found = tuple(results.get("gain", (float("nan"), 0.0)))
+    return [Claim("4.1", "ours is better", ours="", trivial=text_of(found), gain=found, seeds=4)]
+"""
+
+
+def test_settings_choose_what_their_search_found_best():
+    for plan in plans():
+        assert "not those" not in results.searched(plan), plan.experiment.name
+
+
 @pytest.mark.parametrize("name", harness.experiment_names(EXPERIMENTS))
-def test_kept_results_are_of_todays_settings_or_their_readme_says_that_they_are_older(name):
-    """So the experiment's command makes its tables from them again, without doing a run."""
-    planned = harness._module(EXPERIMENTS / name).runs("small")
-    place = EXPERIMENTS / name / "results" / "small"
-    assert {path.stem for path in (place / "runs").glob("*.json")} == set(planned)
-    other = [key for key in planned if harness._done(place, key, planned) is None]
-    readme = " ".join((EXPERIMENTS / name / "README.md").read_text().split())
-    assert bool(other) == (OLDER in readme), other
+def test_a_readme_of_an_experiment_has_no_numbers_of_its_own(name):
+    assert list(measured_tables((EXPERIMENTS / name / "README.md").read_text())) == []
 
 
 @pytest.mark.parametrize("name", harness.experiment_names(EXPERIMENTS))
 def test_kept_results_are_compact_and_say_what_made_them(name):
-    for file in (EXPERIMENTS / name / "results" / "small" / "runs").glob("*.json"):
+    for file in (EXPERIMENTS / name).glob("*/*/runs/*.json"):
         record = json.loads(file.read_text())
-        assert re.match(r"[0-9a-f]{7,}", record["made_by"]["commit"])
+        assert re.match(r"[0-9a-f]{7,}$", record["made_by"]["commit"]), f"{file.name}: made by changed code"
         assert {"bnnp", "torch", "numpy", "numba"} <= set(record["made_by"])
+        assert record["seconds"] >= 0
         assert file.read_text() == json.dumps(record, separators=(",", ":"))

@@ -19,11 +19,22 @@ BACKENDS = ("loky", "threading", "multiprocessing", "sequential", "dask", "ray")
 
 Name = Annotated[str, typer.Argument(help="An experiment of the paper: a folder of experiments/.")]
 Scale = Annotated[
-    str, typer.Option(help="smoke, small, paper: seconds, up to half an hour, the paper's own.", rich_help_panel=RUNS)
+    str,
+    typer.Option(
+        help="smoke, small, long, paper: seconds, up to half an hour, hours, the paper's own.", rich_help_panel=RUNS
+    ),
 ]
 Workers = Annotated[int, typer.Option(help="Runs side by side.", rich_help_panel=RUNS)]
 Backend = Annotated[str, typer.Option(help="Of joblib: loky here, dask or ray on a cluster.", rich_help_panel=RUNS)]
 Only = Annotated[str, typer.Option(help="Only runs whose name contains this.", rich_help_panel=RUNS)]
+Search = Annotated[
+    bool,
+    typer.Option(
+        "--search",
+        help="Choose settings on tasks that are no tests, and freeze them; records made before are stale then.",
+        rich_help_panel=RUNS,
+    ),
+]
 OutFolder = Annotated[
     Path | None,
     typer.Option(
@@ -38,6 +49,7 @@ def experiment(
     workers: Workers = 1,
     backend: Backend = "loky",
     only: Only = "",
+    search: Search = False,
     out: OutFolder = None,
     quiet: Quiet = False,
 ) -> None:
@@ -51,9 +63,12 @@ def experiment(
         )
     check_choice("backend", backend, BACKENDS)
     folder = experiments_folder()
-    outcome = load_harness(folder).perform(
-        folder, name, scale, out, workers=workers, backend=backend, only=only, progress=not quiet
-    )
+    harness, how = load_harness(folder), {"workers": workers, "backend": backend, "only": only, "progress": not quiet}
+    if search:
+        for what, choice in harness.perform_search(folder, name, scale, out, **how).items():
+            print(f"chosen for {what}: {choice}")
+        return
+    outcome = harness.perform(folder, name, scale, out, **how)
     for file in outcome.files:
         if file.suffix == ".md":
             print(file.read_text())

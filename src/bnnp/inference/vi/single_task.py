@@ -78,6 +78,7 @@ class SingleTaskBNNP(Variational):
             target.prior,
             target.likelihood,
             inference=self.inference,
+            last_layer=None if self.start is None else self.start.last_layer,
             dtype=target.data.x.dtype,
             seed=seed,
         )

@@ -1,0 +1,78 @@
+"""Statements of the paper as claims about records, each with what the records say of it.
+
+A claim is a difference with a standard error: positive where the paper is right. The verdict follows from that alone,
+so that no statement can stand in `RESULTS.md` that the records contradict.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from score_tables import Estimate, over
+
+REAL = 2.0
+"""A difference of so many standard errors counts."""
+FLAGGED = 2
+"""Of the data sets of a row of Markov chains, at most so many may have a warning."""
+RISING = 1.0
+"""A bound that rises by more nats in a thousand steps, beyond its error, has not arrived."""
+HOLDS, FAILS, UNKNOWN, NOT_RUN = "holds", "does not hold", "cannot tell", "not run"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim and what was found.
+
+    Attributes:
+        where: The section of the paper.
+        text: What is claimed.
+        paper: The paper's numbers, if it has any.
+        ours: Our numbers.
+        oracle: The best possible, if it is known.
+        trivial: The best of what needs no learning.
+        gain: How much ours differ in the direction that is claimed; not a number where it was not run.
+        seeds: Repeats behind the standard error of the gain.
+        doubts: Why the numbers may be wrong, as chains that have not mixed; with a doubt no claim holds or fails.
+    """
+
+    where: str
+    text: str
+    paper: str = ""
+    ours: str = ""
+    oracle: str = ""
+    trivial: str = ""
+    gain: Estimate = (math.nan, math.nan)
+    seeds: int = 0
+    doubts: str = ""
+
+    def verdict(self) -> str:
+        """Whether the claim holds, in words."""
+        mean, error = self.gain
+        if math.isnan(mean):
+            return NOT_RUN
+        if self.doubts or self.seeds < 2 or math.isnan(error) or abs(mean) <= REAL * error:
+            return UNKNOWN
+        return HOLDS if mean > 0 else FAILS
+
+
+def has_arrived(convergence: Mapping[str, Any]) -> bool:
+    """Whether an inference can be taken for what the method gives: few data sets are flagged, no bound still rises."""
+    slope, error = convergence["slope"], convergence["slope_error"]
+    rises = slope is not None and slope - REAL * error > RISING
+    return not rises and (convergence["rhat"] is None or convergence["doubtful"] <= FLAGGED)
+
+
+def difference(larger: Estimate, smaller: Estimate) -> Estimate:
+    """Of two independent estimates."""
+    return larger[0] - smaller[0], math.hypot(larger[1], smaller[1])
+
+
+def paired(larger: Sequence[float], smaller: Sequence[float]) -> Estimate:
+    """The mean difference of repeats that belong together, as of the same seed and tests, with its standard error."""
+    return over([a - b for a, b in zip(larger, smaller, strict=True)])
+
+
+def worst(gains: Sequence[Estimate]) -> Estimate:
+    """The least certain of several gains that a claim needs all of, by standard errors."""
+    return min(gains, key=lambda gain: gain[0] / max(gain[1], 1e-12)) if gains else (math.nan, math.nan)
