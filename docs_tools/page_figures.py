@@ -1,7 +1,8 @@
-"""Pictures of the page for the documentation, taken in a real browser.
+r"""Pictures of the page for the documentation, taken in a real browser.
 
     bnnp train theoph.csv --task task --x Time --y conc --hidden 32,32 --out theoph
-    bnnp train --source mnist --hidden 48,48 --steps 400 --batch-size 2 --context-share 0.05,0.3 --out mnist
+    bnnp train --source mnist --hidden 48,48 --steps 400 --batch-size 2 --context-share 0.05,0.3 \
+        --learning-rate 0.005,0.0005 --out mnist
     PYTHONPATH=tests python docs_tools/page_figures.py --table theoph.csv --looks looks
 
 `--looks` also writes each picture in dark colours and 400 pixels wide, to be looked at.
@@ -27,10 +28,11 @@ choice.dispatchEvent(new Event("change"));
 document.getElementById("calibrate").click();
 """
 A_DIGIT = """
+document.getElementById("number").value = 3;
 const known = document.getElementById("shown");
 known.value = 120;
 known.dispatchEvent(new Event("input"));
-page.takeSubject(0);
+page.takeSubject(3);
 """
 
 
