@@ -98,7 +98,8 @@ def fit_noise(
         by_noise = coefficients / sizes.square() - _slope(packed.model(flat), here, sums, bends)
         return value + 0.5 * float((coefficients / sizes).square().sum()), np.append(slope, by_noise.numpy())
 
-    found, value = minimise(loss, np.append(packed.start(), np.zeros(shape)))
+    least = np.append(packed.least(), np.full(shape, -np.inf))
+    found, value = minimise(loss, np.append(packed.start(), np.zeros(shape)), least)
     flat, coefficients = _divided(found, count, shape)
     scaled = torch.cat(list(bends)) * sizes.T
     information = torch.eye(shape[0], dtype=scaled.dtype) + 2 * scaled.mT @ scaled
