@@ -218,9 +218,8 @@ def test_a_drawn_data_set_has_its_true_function_and_the_exact_prediction(browser
         assert "exact" in page.find("#legend").text
         task = Gallery({"small": bnnp.BNNP(1, 1, hidden=(4,))}, source).subject(1)
         assert sorted(point["x"] for point in known)[0] in task.x.tolist()
-        grid = np.linspace(
-            *page.js("const [axis] = page.state.axes(2); return [axis.low, axis.high]"), len(exact["mean"][0])
-        )
+        low, high = page.js("const [axis] = page.state.axes(2); return [axis.low, axis.high]")
+        grid = np.linspace(low, high, len(exact["mean"][0]))
         x, y = (np.array([point[name] for point in known]) for name in "xy")
         expected = Oracle(source).condition(x, y, num_samples=32, seed=0).predict(grid[:, None]).mean[:, 0]
         np.testing.assert_allclose(exact["mean"][0], expected, atol=1e-9)
