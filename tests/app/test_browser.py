@@ -1,16 +1,19 @@
 """The page in a real browser: from a server, and as one file without one."""
 
 import re
+from xml.etree import ElementTree
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 import bnnp
 from bnnp.app import Gallery, export
 from bnnp.app.pictures import EFFORT
+from bnnp.evaluation import Oracle
 from support.browser import Reader, chromium, resize
 from support.page import served
 
@@ -181,6 +184,75 @@ def test_the_python_code_gives_the_same_numbers(from_server, gallery, tmp_path):
     assert len(table) == 1 + len(names["mean"])
     assert table[0].startswith("x0,y0_mean,y0_low,y0_high,y0_function_1,")
     assert float(table[1].split(",")[1]) == names["mean"][0, 0]
+
+
+def test_everything_can_be_taken_away(page, tmp_path):
+    folder = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    page.browser.execute_cdp_cmd("Browser.setDownloadBehavior", folder)
+    page.click_at(0.3, 0.3)
+    kinds = {"svg": b"<svg", "png": b"\x89PNG", "csv": b"x0,y0_mean", "python": b"import numpy"}
+    names = {"svg": "posterior.svg", "png": "posterior.png", "csv": "predictions.csv", "python": "posterior.py"}
+    for kind, begins in kinds.items():
+        page.find(f"#save-{kind}").click()
+        WebDriverWait(page.browser, 20).until(lambda _, name=names[kind]: (tmp_path / name).is_file())
+        assert (tmp_path / names[kind]).read_bytes().startswith(begins), kind
+    figure = ElementTree.parse(tmp_path / "posterior.svg").getroot()
+    colours = {part.get("stroke") for part in figure.iter("{http://www.w3.org/2000/svg}path")}
+    assert (
+        page.js("return getComputedStyle(page.svg().querySelector('.mean')).stroke") in colours
+    )  # without the page's style sheet
+    assert plt.imread(tmp_path / "posterior.png").shape[1] == 2 * int(figure.get("width") or 0)
+
+
+def test_a_drawn_data_set_has_its_true_function_and_the_exact_prediction(browser):
+    browser.set_network_conditions(offline=False, latency=0, throughput=-1)
+    source = bnnp.tasks.gp(noise=0.1, points=(20, 20), length_scale=1.0)
+    with served(Gallery({"small": bnnp.BNNP(1, 1, hidden=(4,))}, source)) as port:
+        page = Reader(browser, f"http://127.0.0.1:{port}/")
+        page.find("#draw").click()
+        page.wait("return page.state.truth !== null")
+        page.find("#show-oracle").click()
+        page.settle()
+        exact, known = page.picture("oracle"), page.points()
+        assert len(browser.find_elements("css selector", "path.truth")) == 1
+        assert "exact" in page.find("#legend").text
+        task = Gallery({"small": bnnp.BNNP(1, 1, hidden=(4,))}, source).subject(1)
+        assert sorted(point["x"] for point in known)[0] in task.x.tolist()
+        low, high = page.js("const [axis] = page.state.axes(2); return [axis.low, axis.high]")
+        grid = np.linspace(low, high, len(exact["mean"][0]))
+        x, y = (np.array([point[name] for point in known]) for name in "xy")
+        expected = Oracle(source).condition(x, y, num_samples=32, seed=0).predict(grid[:, None]).mean[:, 0]
+        np.testing.assert_allclose(exact["mean"][0], expected, atol=1e-9)
+        assert page.complaints() == []
+
+
+def test_a_click_on_a_map_reveals_the_pixel_of_its_data_set(browser, tmp_path):
+    places = np.array([[a, b] for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0)])
+    tasks = bnnp.tasks.from_arrays([(places, np.arange(9.0))] * 2, names=["one", "two"])
+    file = tmp_path / "page.html"
+    file.write_text(export(Gallery({"map": bnnp.BNNP(2, 1, hidden=(8,))}, tasks)))
+    page = Reader(browser, file.as_uri())
+    page.js("page.shown = 0; page.takeSubject(0)")
+    page.wait("return page.state.hidden.length === 9")
+    page.settle()
+    page.click_at(0.9, 0.1)  # right and up, where both inputs are 1
+    assert page.points() == [{"x": [1, 1], "y": [8], "own": True}]
+    assert page.js("return page.state.hidden.length") == 8
+    assert page.complaints() == []
+
+
+def test_sliders_set_the_other_inputs(browser, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(export(Gallery({"covariates": bnnp.BNNP(3, 1, hidden=(8,))})))
+    page = Reader(browser, file.as_uri())
+    page.click_at(0.5, 0.25)
+    before = page.picture()["mean"]
+    page.find("#fixed-1").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    page.settle()
+    assert page.picture()["mean"] != before
+    page.click_at(0.7, 0.25)
+    first, second = page.points()
+    assert first["x"][1] != second["x"][1] == page.js("return page.state.fixed[1]")
 
 
 def test_server_and_file_give_the_same_picture(browser, addresses):

@@ -111,6 +111,16 @@ def test_cancelled_work_ends_and_is_not_answered(port):
     assert set(kinds) <= {"progress", "calibration"}
 
 
+def test_inference_is_cancelled_without_ending_calibration(port):
+    with visit(port) as page:
+        page.send(json.dumps(question(X, Y, kind="infer", of="learned", method="mfvi", id=7)))
+        page.send(json.dumps({"kind": "calibration", "id": 8, "model": 0, "seed": 0}))
+        page.send(json.dumps({"kind": "cancel"}))
+        while (reply := json.loads(page.recv(timeout=120)))["kind"] == "progress":
+            pass
+    assert (reply["kind"], reply["id"]) == ("calibration", 8)
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [

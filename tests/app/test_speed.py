@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from support.page import question, visit
 pytestmark = pytest.mark.slow
 
 READERS, SECONDS = 50, 60
+MOVES = (50, 200)  # the first warm up
 MODEL = "zoo:sawtooth"
 START = """
 page.state.points = Array.from({ length: 20 }, (_, i) => ({ x: [-1.9 + 0.2 * i], y: [Math.sin(i)] }));
@@ -51,7 +53,7 @@ def timed(address: str) -> np.ndarray:
     """Milliseconds from a moved point to its picture, 200 times, with 20 points."""
     with chromium() as browser:
         reader = Reader(browser, address)
-        for moves in (50, 200):  # the first warm up
+        for moves in MOVES:
             reader.js(START)
             reader.settle()
             reader.js("page.timings.length = 0")
@@ -74,9 +76,12 @@ def told(name: str, times: np.ndarray) -> None:
 
 
 def test_a_moved_point_is_drawn_at_once_by_the_server():
-    with program() as (_, port):
+    with program() as (process, port):
+        before = processor(process.pid)
         times = timed(f"http://127.0.0.1:{port}/")
+        spent = (processor(process.pid) - before) / sum(MOVES)
     told("server", times)
+    print(f"processor time of the server: {1000 * spent:.0f} ms for each picture")
     assert len(times) == 200
     assert np.median(times) <= 50
     assert times.max() <= 150
@@ -98,14 +103,17 @@ def test_the_standard_prior_given_points_is_inferred_meanwhile():
         first = reader.js("return page.jobs.running.standard")
         reader.js("page.timings.length = 0")
         browser.execute_async_script(MOVE, 1)
-        assert not reader.js("return page.jobs.running.standard")
-        reader.wait("return page.jobs.running.standard?.share > 0")
+        reader.wait(
+            "const { standard } = page.jobs.running; return standard?.id > arguments[0] && standard.share > 0",
+            300,
+            first["id"],
+        )
         second = reader.js("return page.jobs.running.standard")
         began = time.monotonic()
         reader.wait("return !!page.jobs.picture('standard')", 600)
         seconds, moved = time.monotonic() - began, reader.js(TOOK)[0]
         print(f"\nhmc under the standard prior: {seconds:.0f} s; a point that moved while it worked: {moved:.0f} ms")
-        assert reader.js("return page.jobs.running.standard.id") == second["id"] != first["id"]
+        assert reader.js("return page.jobs.running.standard.id") == second["id"]
         assert second["share"] < first["share"]
         assert reader.find("#progress").get_attribute("hidden") is not None
         assert browser.find_elements("css selector", ".of-standard .mean")
@@ -161,6 +169,12 @@ def test_fifty_readers_drag_for_a_minute():
     assert right == [True] * 2 * READERS
     assert len(answers) - early < READERS * SECONDS * 30 / 2  # most messages were stale
     assert after < before + 30
+
+
+def processor(process: int) -> float:
+    """Seconds of processor time that a process has had."""
+    user, system = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(process: int) -> float:

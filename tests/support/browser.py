@@ -50,13 +50,13 @@ class Reader:
         browser.get(address)
         self.wait("return !!window.page && page.pictures.has('posterior')")
 
-    def js(self, script: str):
+    def js(self, script: str, *arguments: object):
         """What a script in the page returns."""
-        return self.browser.execute_script(script)
+        return self.browser.execute_script(script, *arguments)
 
-    def wait(self, script: str, seconds: float = 60) -> None:
+    def wait(self, script: str, seconds: float = 60, *arguments: object) -> None:
         """Wait until a script returns something true."""
-        WebDriverWait(self.browser, seconds, poll_frequency=0.05).until(lambda _: self.js(script))
+        WebDriverWait(self.browser, seconds, poll_frequency=0.05).until(lambda _: self.js(script, *arguments))
 
     def find(self, selector: str) -> WebElement:
         return self.browser.find_element("css selector", selector)
