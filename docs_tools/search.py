@@ -2,7 +2,7 @@
 
 from mkdocs.structure.pages import Page
 
-BOOST = {"notes/": 0.2, "reference/": 0.5, "tutorials/": 0.7, "troubleshooting.md": 2}
+BOOST = {"notes/": 0.2, "reference/": 0.5, "tutorials/": 0.7, "troubleshooting.md": 1.2}
 """By the beginning of its path, what the score of a page is multiplied by."""
 
 

@@ -12,7 +12,7 @@ QUESTIONS = {
     "do I need a GPU": ["faq"],
     "missing values in my table": ["faq", "own_data", "columns"],
     "categorical covariates such as sex": ["columns", "own_data"],
-    "concentrations cannot be negative": ["columns", "own_data"],
+    "concentrations cannot be negative": ["faq", "columns", "own_data"],
     "difference to a mixed model lme4": ["coming_from"],
     "compare with a gaussian process": ["faq", "coming_from", "own_data", "tutorials/meta_optimisation"],
     "add new measurements later without retraining": ["new_subjects", "large_contexts", "tutorials/million_points"],
