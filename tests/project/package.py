@@ -1,7 +1,4 @@
-"""`make package`: wheel and sdist are built from this tree, and what is in them is checked.
-
-python tests/project/package.py FOLDER
-"""
+"""`make package`: wheel and sdist are built from this tree, and what is in them is checked."""
 
 import re
 import subprocess

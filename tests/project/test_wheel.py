@@ -1,6 +1,7 @@
 """Wheel and sdist: built from this tree, checked, installed into a folder of its own, and used from there."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import PathDistribution
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from readme import without_figures
+
+ROOT = Path(__file__).parents[2]
 
 import bnnp
 from project import package
@@ -83,3 +86,11 @@ def test_its_command_line_works_without_the_repository(installed):
     done = run(installed, "-m", "bnnp", "experiment", "online")
     assert done.returncode == 2
     assert "go to a clone of the repository" in done.stderr
+
+
+def test_continuous_integration_calls_targets_that_there_are():
+    workflow = (ROOT / ".github" / "workflows" / "checks.yml").read_text()
+    called = set(re.findall(r"run: make (\w+)$", workflow, flags=re.M)) | {"lowest", "newest"}
+    assert {"test", "package", "docs"} <= called
+    targets = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), flags=re.M)[0].split()
+    assert called <= set(targets)
