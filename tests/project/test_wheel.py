@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from readme import without_figures
 
-ROOT = Path(__file__).parents[2]
-
 import bnnp
 from project import package
 
+ROOT = Path(__file__).parents[2]
 USE = """
 import bnnp
 import numpy as np
