@@ -5,8 +5,8 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-FIGURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)\n\n(?:\*[^*]+\*\n\n)?", flags=re.M)
-"""A figure that stands alone, and its caption."""
+FIGURE = re.compile(r"^(?:<img [^>]*>[ \n])+\n(?:\*[^*]+\*\n\n)?", flags=re.M)
+"""Figures that stand side by side, and their caption."""
 
 
 def without_figures(text: str) -> str:
