@@ -163,7 +163,7 @@ def yerror(mean: np.ndarray, error: np.ndarray) -> np.ndarray:
 def main(
     folder: Annotated[Path, typer.Argument()] = Path("meta_optimisation"),
     tasks: int = 60,
-    repeats: int = 8,
+    repeats: int = 5,
     evaluations: int = 10,
     minutes: float = 0.7,
     quick: bool = False,
