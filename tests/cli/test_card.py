@@ -46,11 +46,16 @@ def test_it_is_written_with_a_figure_of_the_prior(bnnp_command, trained, tmp_pat
     assert (tmp_path / "card_prior.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_scores_are_measured_on_a_source_beside_the_best_possible(bnnp_command, monkeypatch):
+def test_scores_are_measured_on_a_source_beside_the_best_possible(bnnp_command, monkeypatch, tmp_path):
     few = bnnp.evaluate
-    monkeypatch.setattr(bnnp, "evaluate", lambda *a, **k: few(*a, **{**k, "num_tasks": 2, "num_samples": 4}))
-    code, out, err = bnnp_command("card", "zoo:gp", "--source", "gp", "--quiet")
+    monkeypatch.setattr("bnnp.cli.card.TESTED", 2)
+    monkeypatch.setattr(bnnp, "evaluate", lambda *a, **k: few(*a, **{**k, "num_samples": 4}))
+    code, shown, err = bnnp_command("card", "zoo:gp", "--source", "gp", "--quiet", "--out", tmp_path / "gp.md")
     assert code == 0, err
+    assert shown.splitlines()[1:] == [f"wrote {tmp_path / name}" for name in ("gp_calibration.png", "gp_prior.png")]
+    out = (tmp_path / "gp.md").read_text()
+    assert "(gp_calibration.png)" in out
+    assert "(gp_prior.png)" in out
     assert "| score | this model | the best possible |" in out
     (row,) = [line for line in out.splitlines() if line.startswith("| mae |")]
     ours, best = (float(cell.split("±")[0]) for cell in row.strip("|").split("|")[1:])

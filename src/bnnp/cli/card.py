@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +16,12 @@ from bnnp._core.files import write_atomically
 from bnnp.cli.evaluate import TestSource
 from bnnp.cli.options import OUTPUT, ModelFile, Quiet, Seed
 from bnnp.cli.words import print_files
+from bnnp.evaluation.scores import drawn_splits
 from bnnp.models import MetaLearner
 from bnnp.tasks.datasets.registry import SOURCES, TESTS, source_named
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.tables import check_out
+from bnnp.tasks.task import Split
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +34,8 @@ OutCard = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+TESTED = 64
+"""Data sets of a source on which the model is scored; a source of fixed test sets has all of them."""
 DRAWN = 10
 """Functions in the figure of the prior."""
 
@@ -51,11 +55,17 @@ def card(
         check_out(out, (".md",))
     loaded = bnnp.load(model)
     tasks = None if source is None else source_named(source, {**TESTS, **SOURCES})
-    parts = [*_of_the_file(model, loaded), *_training(model), *_scores(loaded, source, tasks, seed, quiet)]
+    splits = [] if tasks is None else drawn_splits(tasks, TESTED, seed)
+    parts = [*_of_the_file(model, loaded), *_training(model), *_scores(loaded, source, tasks, splits, seed, quiet)]
     files = []
+    if out is not None and splits and loaded.likelihood.real_valued:
+        files.append(
+            plots.save_figure(_calibration(loaded, splits, seed), out.with_name(f"{out.stem}_calibration.png"))
+        )
+        parts.append(f"![Observed against promised coverage of intervals]({files[0].name})")
     if out is not None and loaded.weight_prior is not None and loaded.columns.ranges is not None and _is_curve(loaded):
         files.append(plots.save_figure(_prior_figure(loaded, seed), out.with_name(f"{out.stem}_prior.png")))
-        parts += ["## Functions drawn from its prior", f"![Functions drawn from the prior]({files[0].name})"]
+        parts += ["## Functions drawn from its prior", f"![Functions drawn from the prior]({files[-1].name})"]
     text = "\n\n".join([*parts, *_limits(loaded)]) + "\n"
     if out is None:
         print(text, end="")
@@ -111,15 +121,17 @@ def _training(name: str) -> Iterator[str]:
         yield f"What was decided, and how data sets that were left out were predicted: `{report.name}` beside the file."
 
 
-def _scores(model: MetaLearner, source: str | None, tasks: TaskSource | None, seed: int, quiet: bool) -> Iterator[str]:
+def _scores(
+    model: MetaLearner, source: str | None, tasks: TaskSource | None, splits: Sequence[Split], seed: int, quiet: bool
+) -> Iterator[str]:
     """The scores on a source of data sets, beside those of the exact predictions where the source knows them."""
     yield "## Scores"
     if tasks is None:
         yield "Not measured for this card. `--source NAME` measures them; for a table, `bnnp evaluate` does."
         return
-    found = {"this model": bnnp.evaluate(model, tasks, seed=seed, progress=not quiet)}
+    found = {"this model": bnnp.evaluate(model, splits, seed=seed, progress=not quiet)}
     if hasattr(tasks, "oracle"):
-        found["the best possible"] = bnnp.evaluate(bnnp.Oracle(tasks), tasks, seed=seed)  # pyright: ignore
+        found["the best possible"] = bnnp.evaluate(bnnp.Oracle(tasks), splits, seed=seed)  # pyright: ignore
     count = len(found["this model"].per_task)
     yield f"Means and standard errors over {count} data sets of `{source}`, seed {seed}."
     lines = ["| score | " + " | ".join(found) + " |", "|---" * (1 + len(found)) + "|"]
@@ -128,6 +140,12 @@ def _scores(model: MetaLearner, source: str | None, tasks: TaskSource | None, se
         cells = [f"{scores[plain]:.3f} ± {scores.standard_error(plain):.3f}" for scores in found.values()]
         lines.append(f"| {plain} | " + " | ".join(cells) + " |")
     yield "\n".join(lines)
+
+
+def _calibration(model: MetaLearner, splits: Sequence[Split], seed: int) -> "Figure":
+    posts = [model.condition(split.context.x, split.context.y, seed=seed) for split in splits]
+    pairs = [(post.predict(split.target.x), split.target.y.numpy()) for post, split in zip(posts, splits, strict=True)]
+    return plots.calibration(pairs, seed=seed)
 
 
 def _limits(model: MetaLearner) -> Iterator[str]:
