@@ -6,7 +6,7 @@ BNNP_DATA ?= $(wildcard ../shared/data)
 GOMP_SPINCOUNT ?= 10000
 export BNNP_DATA GOMP_SPINCOUNT
 
-.PHONY: demo test slow lowest newest package tutorials lint docs bench clean
+.PHONY: demo test slow lowest newest package cards tutorials lint docs bench clean
 
 demo: .venv/installed  ## Meta-train on sawtooth tasks, print scores beside the oracle's, write figures (about 5 minutes)
 	$(BIN)/bnnp demo --out demo
@@ -22,6 +22,9 @@ lowest newest: .venv/installed  ## Try the minimum, or the newest, versions of a
 
 package: .venv/installed  ## Build wheel and sdist in dist/, and check what is in them
 	PYTHONPATH=tests $(BIN)/python -m project.package dist
+
+cards: .venv/installed  ## Write the cards of the models that ship (minutes)
+	$(BIN)/python docs_tools/cards.py
 
 tutorials: .venv/installed  ## Run the scripts of the tutorials, and write their pages (minutes)
 	$(BIN)/python docs_tools/tutorials.py

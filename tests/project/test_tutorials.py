@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import cards
 import tutorials
 
 from conftest import real_data
@@ -114,3 +115,11 @@ def test_a_stream_keeps_its_size_and_a_few_thousand_points_do_as_well_as_a_milli
     assert len(sizes) == 1
     assert row(text, "1,000,000")[0] < 60
     assert row(text, "10,000")[1] < row(text, "1,000,000")[1] + 0.02
+
+
+@pytest.mark.parametrize("name", cards.MODELS)
+def test_a_model_card_is_of_the_file_as_it_is(name):
+    page = (cards.PAGES / f"{name}.md").read_text()
+    assert cards.checksum(name) in page
+    for part in ("## Scores", "| score | this model | the best possible |", "## Limits", f"{name}_calibration.png"):
+        assert part in page
