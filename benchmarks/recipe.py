@@ -1,38 +1,63 @@
-"""The one recipe on processes whose best possible prediction is known, with no option but the source.
+"""The one recipe on processes and real data of many kinds, with no option but the source.
 
     OMP_NUM_THREADS=1 python benchmarks/recipe.py run sawtooth --minutes 4 --seed 0 --out records
     python benchmarks/recipe.py table records
 
-A run learns as `bnnp train --source` does, and scores 64 fresh tasks. The gap is the oracle's marginal log predictive
-density per point less the model's. The time is CPU time of the process, start included.
+A run learns as `bnnp train --source` does, and scores 64 fresh tasks (rain: the maps of 16 times that were left out).
+The gap is the oracle's marginal log predictive density per point less the model's. The time is CPU time of the
+process, start included. Draws of the learned prior are compared with the process: the share of values within 0.1 of a
+level, the share below the floor, the number of jumps as a share of that of the process, and the energy distance of
+whole functions.
 """
 
 import argparse
 import json
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
+from scipy.spatial.distance import cdist
 
 import bnnp
 from bnnp._core.random import child
+from bnnp.evaluation.oracle import ExactSource
 from bnnp.recipe import ACTIVATIONS
+from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import context_size, random_split
+from bnnp.tasks.synthetic import Synthetic
 
-SOURCES = {
-    "gp_0.5": bnnp.tasks.gp(low=-2, high=2, length_scale=0.5),
-    "gp_0.5_wide": bnnp.tasks.gp(low=-5, high=5, length_scale=0.5),
-    "gp_0.25": bnnp.tasks.gp(low=-2, high=2, length_scale=0.25),
-    "sawtooth": bnnp.tasks.sawtooth(),
-    "heaviside": bnnp.tasks.heaviside(),
+RAIN = Path("era5_land_serbia") / "era5land_serbia_202001_t2m_tp.nc"
+
+
+def rain(split: str) -> Collection:
+    """Maps of precipitation of one month, of which a sixth of the points is known."""
+    file = Path(os.environ["BNNP_DATA"]) / RAIN
+    return bnnp.tasks.era5(split, files=file, hold_out=None)
+
+
+SOURCES: dict[str, Callable[[], TaskSource]] = {
+    "gp_0.5": lambda: bnnp.tasks.gp(low=-2, high=2, length_scale=0.5),
+    "gp_0.5_wide": lambda: bnnp.tasks.gp(low=-5, high=5, length_scale=0.5),
+    "gp_0.25": lambda: bnnp.tasks.gp(low=-2, high=2, length_scale=0.25),
+    "sawtooth": bnnp.tasks.sawtooth,
+    "heaviside": bnnp.tasks.heaviside,
+    "bnn": bnnp.tasks.bnn,
+    "ecg": bnnp.tasks.ecg,
+    "rain": lambda: rain("train"),
 }
-TESTS, SHARE = 64, (0.1, 0.5)
+LEVELS = {"heaviside": (-1.0, 1.0), "rain": (0.0,)}
+TESTS, SHARE, GRID, FUNCTIONS, CLOSE = 64, (0.1, 0.5), 256, 1024, 0.1
 
 
 def run(name: str, minutes: float, seed: int, out: Path) -> None:
     """Learn from a source, score the model and write a record."""
-    source, size = SOURCES[name], context_size(SHARE)
+    source, size = SOURCES[name](), context_size(SHARE)
     tests = [random_split(task, size, child(2, i)) for i, task in enumerate(source.draw(TESTS, child(3)))]
+    if name == "rain":
+        tests = rain("test")
     models = [
         bnnp.BNNP(source.in_size, source.out_size, (64, 64), activation, last_layer="likelihood", seed=seed)
         for activation in ACTIVATIONS
@@ -40,9 +65,10 @@ def run(name: str, minutes: float, seed: int, out: Path) -> None:
     began = time.process_time()
     learned = bnnp.learn(models, source, minutes=minutes, seed=seed)
     seconds, scores = time.process_time() - began, bnnp.evaluate(learned.model, tests, seed=0)
-    best = bnnp.evaluate(bnnp.Oracle(source), tests)["marginal_lppd"] if hasattr(source, "oracle") else None
+    best = bnnp.evaluate(bnnp.Oracle(source), tests)["marginal_lppd"] if isinstance(source, ExactSource) else None
     kept = {key: scores[key] for key in ("marginal_lppd", "pooled_lppd", "mae", "coverage_90")}
     record = {"source": name, "minutes": minutes, "seed": seed, "cpu_seconds": seconds, "oracle": best, **kept}
+    record |= {"prior": prior_quality(name, source, learned.model)}
     record |= {"decisions": learned.decisions, "torch": torch.__version__}
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}-{minutes:g}-{seed}.json").write_text(json.dumps(record, indent=1))
@@ -50,17 +76,58 @@ def run(name: str, minutes: float, seed: int, out: Path) -> None:
     print(json.dumps(record, indent=1))
 
 
+def prior_quality(name: str, source: TaskSource, model: bnnp.BNNP) -> dict[str, float]:
+    """How draws of the prior resemble the process, at the inputs of a task."""
+    x = source.draw(1, child(5))[0].x
+    drawn = np.stack([function(x)[:, 0] for function in model.prior.functions(FUNCTIONS, seed=1)])
+    found: dict[str, float] = {}
+    if name in LEVELS:
+        distance = np.abs(drawn[..., None] - np.array(LEVELS[name])).min(-1)
+        found |= {
+            "near_level": float((distance < CLOSE).mean()),
+            "below": float((drawn < LEVELS[name][0] - CLOSE).mean()),
+        }
+    if isinstance(source, Synthetic):
+        x = torch.linspace(source.low, source.high, GRID, dtype=torch.float64)[:, None]
+        drawn = np.stack([function(x)[:, 0] for function in model.prior.functions(FUNCTIONS, seed=1)])
+        true = np.stack([source.values(x, child(6, i))[:, 0].numpy() for i in range(2 * FUNCTIONS)])
+        found["energy_distance"] = energy_distance(true[:FUNCTIONS], drawn)
+        found["energy_distance_of_process"] = energy_distance(true[:FUNCTIONS], true[FUNCTIONS:])
+        if name in LEVELS:
+            found["jumps"] = jumps(drawn) / jumps(true)
+    return found
+
+
+def jumps(functions: np.ndarray) -> float:
+    """Mean number of changes of sign along functions on a grid."""
+    return float((np.diff(np.sign(functions)) != 0).sum(-1).mean())
+
+
+def energy_distance(a: np.ndarray, b: np.ndarray) -> float:
+    """`2 E|a - b| - E|a - a'| - E|b - b'|`, the root of it, for the root mean square difference along the grid."""
+
+    def mean(p: np.ndarray, q: np.ndarray, pairs: int) -> float:
+        return float(cdist(p, q).sum()) / pairs / p.shape[1] ** 0.5
+
+    n, m = len(a), len(b)
+    squared = 2 * mean(a, b, n * m) - mean(a, a, n * (n - 1)) - mean(b, b, m * (m - 1))
+    return max(squared, 0.0) ** 0.5
+
+
+COLUMNS = "source | seed | CPU seconds | oracle | marginal LPPD | gap | MAE | coverage of 90 % | draws of the prior"
+
+
 def table(folder: Path) -> None:
     """Print all records of a folder as rows of a table."""
-    print("| source | minutes | seed | CPU seconds | oracle | marginal LPPD | gap | MAE | coverage of 90 % |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(f"| {COLUMNS} |\n{'|---' * len(COLUMNS.split('|'))}|")
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text())
         best, own = record["oracle"], record["marginal_lppd"]
         known = ["", ""] if best is None else [f"{best:.3f}", f"{best - own:.3f}"]
-        given = [record["source"], f"{record['minutes']:g}", record["seed"], f"{record['cpu_seconds']:.0f}"]
-        scores = [known[0], f"{own:.3f}", known[1], f"{record['mae']:.3f}", f"{record['coverage_90']:.2f}"]
-        print("| " + " | ".join(str(cell) for cell in [*given, *scores]) + " |")
+        given = [record["source"], record["seed"], f"{record['cpu_seconds']:.0f}"]
+        scores = [known[0], f"{own:.3f}", known[1], f"{record['mae']:.3f}", f"{record['coverage_90']:.3f}"]
+        prior = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in record["prior"].items())
+        print("| " + " | ".join(str(cell) for cell in [*given, *scores, prior]) + " |")
 
 
 def main() -> None:

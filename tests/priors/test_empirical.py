@@ -51,6 +51,31 @@ def test_it_predicts_new_tasks_without_training(outputs):
     assert noise.tolist() == pytest.approx([NOISE] * outputs, rel=0.3)
 
 
+def kinetics(count: int, random: np.random.Generator) -> bnnp.tasks.Collection:
+    """Concentrations after a dose, at about ten times, which are fewer than the features that fit them."""
+    pairs, hours = [], np.array([0.25, 0.5, 1, 2, 3.5, 5, 7, 9, 12, 16, 24])
+    for _ in range(count):
+        uptake, elimination = np.exp(random.normal([0.45, -2.3], [0.4, 0.25]))
+        amount = random.uniform(8, 14) * uptake / (uptake - elimination)
+        time = hours + random.normal(0, 0.03, len(hours))
+        clean = amount * (np.exp(-elimination * time) - np.exp(-uptake * time))
+        y = clean + random.normal(0, 0.3, len(hours))
+        kept = random.random(len(hours)) > 0.1
+        pairs.append((time[kept], y[kept]))
+    return bnnp.tasks.from_arrays(pairs)
+
+
+def test_a_free_covariance_does_not_take_noise_for_structure(monkeypatch):
+    monkeypatch.setattr("bnnp.priors.starts.search.SLOPES", (2.0,))
+    monkeypatch.setattr("bnnp.priors.starts.search.DENSITIES", (1.0,))
+    random = np.random.default_rng(0)
+    model = started(kinetics(40, random), hidden=(64, 64), dtype=torch.float64)
+    noise = model.likelihood.noise.detach() * model.columns.y_scale
+    assert noise.tolist() == pytest.approx([0.3], rel=0.3)
+    scores = bnnp.evaluate(model, kinetics(20, random), num_samples=4, seed=0)
+    assert 0.84 < scores["coverage_90"] < 0.98
+
+
 @pytest.mark.parametrize(
     ("prior", "hidden"),
     [*((prior, (10,)) for prior in PRIORS), ("unitwise", ()), ("unitwise", (8, 8, 6))],

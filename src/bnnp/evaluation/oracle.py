@@ -1,7 +1,7 @@
 """The exact predictive of a synthetic process in the form of a model, to compare scores with the best possible."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from bnnp._core.arrays import as_columns
 from bnnp._core.random import Seed, as_generator, as_integer
@@ -11,6 +11,7 @@ from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.exact import ExactPredictive
 
 
+@runtime_checkable
 class ExactSource(Protocol):
     """A source of tasks that knows its exact predictive."""
 
@@ -39,7 +40,7 @@ class Oracle:
     source: ExactSource
 
     def __post_init__(self):
-        if not hasattr(self.source, "oracle"):
+        if not isinstance(self.source, ExactSource):
             raise ValueError(f"source: got {type(self.source).__name__}, which has no exact predictive")
 
     def condition(self, x: Any, y: Any, *, num_samples: int = 1000, seed: Seed = 0) -> "OraclePosterior":

@@ -115,12 +115,13 @@ class _Free(nn.Module):
         self.likelihood, self.prior = [likelihood], [prior]  # in lists, so that their parameters are not trained here
         self.hidden, self.centre, self.factor = _of_prior(prior)
         self.learns_noise = likelihood.learnable
-        noise = likelihood.noise.detach().double()
-        moves = moves_of_functions(prior.network, self.hidden, x, self.centre, _square(self.factor))
-        self.scales = [min(1.0, LARGEST_MOVE / RATE * float((noise / move).min())) for move in moves]
+        noise_at = likelihood.noise_at(x).detach().double().cpu()
+        moves = moves_of_functions(prior.network, self.hidden, x, self.centre, _square(self.factor), noise_at)
+        self.scales = [min(1.0, LARGEST_MOVE / RATE / float(move.max())) for move in moves]
         self.moved = nn.ParameterList([torch.zeros_like(weights) for weights in self.hidden])
         self.shift, self.log_scale = (nn.Parameter(torch.zeros_like(self.centre)) for _ in range(2))
         self.lower = nn.Parameter(torch.zeros_like(self.factor)) if self.factor.ndim == 3 else None
+        noise = likelihood.noise.detach().double().cpu()
         self.log_noise = nn.Parameter(noise.log(), requires_grad=likelihood.learnable)
 
     def weights(self) -> list[Float[Tensor, "_d _out"]]:
@@ -152,9 +153,10 @@ class _Free(nn.Module):
         prior, likelihood, noise = self.prior[0], self.likelihood[0], self.log_noise.exp()
         hidden, last = self.weights(), self.last_layer()
         factor = _square(last.factor)
-        moves = moves_of_functions(prior.network, hidden, x, last.mean[0, 0], factor)
+        noise_at = likelihood.noise_at(x).double().cpu() / likelihood.noise.double().cpu() * noise
+        moves = moves_of_functions(prior.network, hidden, x, last.mean[0, 0], factor, noise_at)
         for layer, weights in enumerate(hidden):
-            prior.assign_layer(layer, weights, (HIDDEN_NOISE * noise / moves[layer]).amin().expand(weights.shape))
+            prior.assign_layer(layer, weights, (HIDDEN_NOISE / moves[layer]).amin().expand(weights.shape))
         covariance = factor @ factor.mT
         for unit, mean in enumerate(last.mean[0, 0]):
             prior.assign_unit(prior.network.num_layers - 1, unit, mean, covariance[unit])

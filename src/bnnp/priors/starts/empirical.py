@@ -49,7 +49,8 @@ class Empirical(Start):
             fitted, bends, coefficients = search.with_varied_noise(fitted) or (fitted, bends, coefficients)
         model, sums = most_freedom(fitted.tasks, fitted.model, seen.held)
         mean, covariance = fitted.in_weights(*model.of_new_task(sums))
-        seen.assign(prior, prior.network, fitted.hidden, mean, covariance, model.noise)
+        noise_at = torch.cat([model.noise * task.relative_noise() for task in fitted.tasks])
+        seen.assign(prior, prior.network, fitted.hidden, mean, covariance, noise_at)
         noise = examples.output_scale.double().cpu().clone()
         noise[seen.outputs] = model.noise * seen.y_scale
         varies = noise.new_zeros(len(bends), len(noise))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from bnnp._core.random import child
@@ -15,14 +16,15 @@ from bnnp.priors.starts.sums import Sums, TaskPoints
 SIMPLE = Freedom()
 """No freedom."""
 BRANCHES = (
-    [Freedom(pull, noise_held=True) for pull in (30.0, 10.0, 3.0, 1.0, 0.3)],
+    [Freedom(pull, noise_held=True) for pull in (30.0, 10.0, 3.0, 1.0, 0.3, 0.1)],
     [Freedom(pull) for pull in (30.0, 10.0, 3.0, 1.0)],
 )
-"""The freedoms that are compared, each branch from little to much. With few tasks it is safer to hold the noise."""
+"""The freedoms that are compared, each branch from little to much. The second one fits the noise anew. It must be
+clearly better: where tasks have hardly more points than there are features, it takes noise for structure."""
 FOLDS, MORE_FOLDS, FEW = 4, 8, 12
 """Groups of tasks that are left out in turn; there are more groups if there are fewer tasks than the third number."""
 MANY = 30
-"""With at least so many tasks, one group is left out, and the others are not."""
+"""With at least so many tasks, half of the groups are left out in turn, and the others never are."""
 REPEATS = 4
 """How often each left-out task is divided into known and unknown points."""
 CHOOSING = 48
@@ -47,21 +49,37 @@ def most_freedom(
     sums = Sums.of(tasks)
     folds = folds_of(tasks, held)
     start = [fold.fit(simple, SIMPLE) for fold in folds]
-    best, chosen = _mean_score(folds, start), [SIMPLE]
+    best, chosen = _scores(folds, start), [SIMPLE]
     for branch in BRANCHES if folds else ():
-        models, last = start, -math.inf
-        for freedom in branch:
-            models = [fold.fit(model, freedom) for fold, model in zip(folds, models, strict=True)]
-            score = _mean_score(folds, models)
-            if score > best:
-                best, chosen = score, [SIMPLE, *branch[: branch.index(freedom) + 1]]
-            if score < last:
-                break
-            last = score
+        scores, path = _best_of(branch, folds, start)
+        if not np.isfinite(scores).all():
+            continue
+        gains = scores - best
+        if gains.mean() > (0.0 if branch[0].noise_held else standard_error(gains)):
+            best, chosen = scores, [SIMPLE, *path]
     model = simple
     for freedom in chosen:
         model = fit_mixed(sums, model, freedom, held)[0]
     return model, sums
+
+
+def _best_of(
+    branch: Sequence[Freedom], folds: Sequence["Fold"], models: Sequence[MixedModel]
+) -> tuple[np.ndarray, Sequence[Freedom]]:
+    """Scores of left-out tasks with the best freedom of a branch, and the freedoms up to it."""
+    found = []
+    for freedom in branch:
+        models = [fold.fit(model, freedom) for fold, model in zip(folds, models, strict=True)]
+        found.append(_scores(folds, models))
+        if len(found) > 1 and found[-1].mean() < found[-2].mean():
+            break
+    best = max(range(len(found)), key=lambda place: found[place].mean())
+    return found[best], branch[: best + 1]
+
+
+def standard_error(gains: np.ndarray) -> float:
+    """Standard error of the mean of one gain per task; infinite for one task."""
+    return float(gains.std(ddof=1)) / math.sqrt(len(gains)) if len(gains) > 1 else math.inf
 
 
 @dataclass(frozen=True)
@@ -89,38 +107,49 @@ class Fold:
         return fit_mixed(self.sums, first, freedom, self.held)[0]
 
     def scores(self, model: MixedModel) -> list[float]:
+        """Mean log-density of the unknown points of each left-out task.
+
+        It is minus infinity if the noise is so small that predictions cannot be computed: such a model is not taken.
+        """
         mean, covariance = model.of_new_task(self.sums)
         factor = _factor(covariance)
-        return [_score(self.tasks[task], mean, factor, model.noise, seed) for seed, task in enumerate(self.left_out)]
+        try:
+            return [_score(self.tasks[task], mean, factor, model.noise, n) for n, task in enumerate(self.left_out)]
+        except torch.linalg.LinAlgError:  # pyright: ignore
+            return [-math.inf] * len(self.left_out)
 
 
-def _mean_score(folds: Sequence[Fold], models: Sequence[MixedModel]) -> float:
-    """Mean score of all left-out tasks."""
-    scores = [score for fold, model in zip(folds, models, strict=True) for score in fold.scores(model)]
-    return sum(scores) / max(1, len(scores))
+def _scores(folds: Sequence[Fold], models: Sequence[MixedModel]) -> np.ndarray:
+    """Scores of all left-out tasks."""
+    return np.array([score for fold, model in zip(folds, models, strict=True) for score in fold.scores(model)])
 
 
 def left_out_score(tasks: Sequence[TaskPoints], simple: MixedModel, held: Float[Tensor, "out 5"] | None) -> float:
     """Mean log-density of left-out tasks under the model without freedom; arguments as for `most_freedom`."""
     folds = folds_of(tasks, held)
-    return _mean_score(folds, [fold.fit(simple, SIMPLE) for fold in folds])
+    scores = _scores(folds, [fold.fit(simple, SIMPLE) for fold in folds])
+    return float(scores.mean()) if len(scores) else 0.0
 
 
 def folds_of(tasks: Sequence[TaskPoints], held: Tensor | None) -> list[Fold]:
-    """The first tasks, with groups of them left out in turn. Tasks with fewer than two points are never left out."""
+    """The first tasks, with groups of them left out in turn. Tasks with fewer than two points are never left out.
+
+    If there are no others, nothing is left out, and there are no folds.
+    """
     count = min(len(tasks), CHOOSING)
     order = torch.randperm(count, generator=child(0)).tolist()
-    folds = min(MORE_FOLDS if count < FEW else FOLDS, count)
-    groups = [order[start::folds] for start in range(folds)] if count > 1 else []
-    return [
+    number = min(MORE_FOLDS if count < FEW else FOLDS, count)
+    groups = [order[start::number] for start in range(number)] if count > 1 else []
+    folds = [
         Fold(
             [task for task in range(count) if task not in group],
             [task for task in group if len(tasks[task].y) > 1],
             tasks,
             held,
         )
-        for group in (groups if count < MANY else groups[:1])
+        for group in (groups if count < MANY else groups[: FOLDS // 2])
     ]
+    return [fold for fold in folds if fold.left_out]
 
 
 def _score(task: TaskPoints, mean: Tensor, factor: Tensor, noise: Tensor, seed: int) -> float:

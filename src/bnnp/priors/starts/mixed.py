@@ -256,9 +256,10 @@ class Packed:
     @property
     def free_theta(self) -> Tensor:
         """Which of the five numbers of each output are fitted."""
-        if self.freedom.pull is not None and self.freedom.noise_held:
-            return torch.zeros_like(self.first.theta, dtype=torch.bool)
-        return torch.ones_like(self.first.theta, dtype=torch.bool) if self.held is None else self.held.isnan()
+        free = torch.ones_like(self.first.theta, dtype=torch.bool) if self.held is None else self.held.isnan()
+        if self.freedom.noise_held:
+            free[:, NOISE] = False
+        return free
 
     def start(self) -> np.ndarray:
         parts = [self._known_theta()[self.free_theta]]

@@ -1,6 +1,5 @@
 """Whether the noise varies with the inputs, and how, decided by the evidence and by tasks that are left out."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +7,7 @@ import numpy as np
 import torch
 
 from bnnp._core.shapes import Float, Tensor
-from bnnp.priors.starts.freedom import SIMPLE, folds_of
+from bnnp.priors.starts.freedom import SIMPLE, folds_of, standard_error
 from bnnp.priors.starts.mixed import MixedModel, Packed, fit_mixed, minimise
 from bnnp.priors.starts.sums import Sums, TaskPoints
 
@@ -67,7 +66,7 @@ def varied_noise(
         varied = fit_noise([tasks[task] for task in known], [bends[task] for task in known], one, held)
         scores = replace(fold, tasks=varied.on(tasks, bends)).scores(varied.model)
         gains += [new - old for new, old in zip(scores, fold.scores(one), strict=True)]
-    if len(gains) < 2 or not np.mean(gains) > np.std(gains, ddof=1) / math.sqrt(len(gains)):
+    if not gains or not np.mean(gains) > standard_error(np.array(gains)):
         return None
     found, (_, value) = fit_noise(tasks, bends, simple, held), fit_mixed(Sums.of(tasks), simple, held=held)
     return replace(found, gain=float(np.mean(gains))) if found.value > value else None

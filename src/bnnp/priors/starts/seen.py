@@ -91,7 +91,7 @@ class Seen:
         hidden: Sequence[Tensor],
         mean: Float[Tensor, "out d"],
         covariance: Float[Tensor, "out d d"],
-        noise: Float[Tensor, "out"],
+        noise: Float[Tensor, "points out"],
     ) -> None:
         """Set features, and the units of the layer above them, for inputs and outputs as the network sees them.
 
@@ -101,11 +101,11 @@ class Seen:
             hidden: Weights of the features. They get so much uncertainty that functions move by a share of the noise.
             mean: Means of the units' weights, for inputs and outputs as they are here.
             covariance: Their covariances.
-            noise: The noise of each output, as it is here.
+            noise: The noise of each output at all points, as it is here.
         """
-        moves = moves_of_functions(network, hidden, torch.cat(self.x), mean, torch.linalg.cholesky(covariance))
+        moves = moves_of_functions(network, hidden, torch.cat(self.x), mean, torch.linalg.cholesky(covariance), noise)
         for layer, weights in enumerate(hidden):
-            scale = (HIDDEN_NOISE * noise / moves[layer]).amin().expand(weights.shape)
+            scale = (HIDDEN_NOISE / moves[layer]).amin().expand(weights.shape)
             if layer == 0:
                 weights = torch.cat([weights[:-1] / self.x_scale[:, None], weights[-1:]])
                 weights[-1] -= self.x_shift @ weights[:-1]

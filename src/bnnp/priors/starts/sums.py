@@ -26,6 +26,10 @@ class TaskPoints:
         """Some of the points."""
         return TaskPoints(self.phi[points], self.y[points], None if self.log_noise is None else self.log_noise[points])
 
+    def relative_noise(self) -> Float[Tensor, "_n out"]:
+        """The noise of each point as a share of the common noise."""
+        return torch.ones_like(self.y) if self.log_noise is None else self.log_noise.exp()
+
     def of_equal_noise(self) -> tuple[Float[Tensor, "_units _n d"], Float[Tensor, "out _n"]]:
         """Features and outputs, divided by the relative noise; features are the same for all outputs without it."""
         if self.log_noise is None:

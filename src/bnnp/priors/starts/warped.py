@@ -68,7 +68,7 @@ class Warped(Start):
         mean, covariance = fitted.in_weights(*model.of_new_task(sums))
         middle = torch.zeros(network.weight_shapes[-2], dtype=mean.dtype)
         prior.assign_layer(len(fitted.hidden), middle, torch.full_like(middle, ASLEEP / len(middle) ** 0.5))
-        before.assign(prior, lower, fitted.hidden, mean, covariance, torch.ones(len(bends), dtype=mean.dtype))
+        before.assign(prior, lower, fitted.hidden, mean, covariance, torch.ones_like(everything))
         noise = _assign_last(prior, seen, bends, examples)
         return SmoothNoise(noise, noise.new_zeros(0, 4), noise.new_zeros(0, len(noise)))
 
