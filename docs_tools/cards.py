@@ -19,7 +19,6 @@ def make(name: str) -> None:
     words = ["card", f"zoo:{name}", "--source", name, "--out", str(page), "--quiet"]
     subprocess.run([sys.executable, "-m", "bnnp", *words], check=True)
     with page.open("a") as file:
-        file.write(f"\nMade by `bnnp card zoo:{name} --source {name} --out {name}.md`.\n")
         file.write(f"\n<!-- of the model file with checksum {checksum(name)} -->\n")
 
 
