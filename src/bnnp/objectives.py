@@ -15,6 +15,7 @@ import torch
 
 from bnnp._core.checks import check_count, check_flag, check_samples
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown
 from bnnp.models.estimates import Estimates, in_float64_where_needed
 from bnnp.tasks.task import SplitBatch
 
@@ -43,8 +44,8 @@ class Model(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Terms:
+@dataclass(frozen=True, eq=False, repr=False)
+class Terms(Shown):
     """The terms of an objective.
 
     Attributes:
@@ -62,6 +63,9 @@ class Terms:
     def total(self) -> Float[Tensor, "tasks"]:
         """The objective: the sum of its terms, one value per task."""
         return reduce(operator.add, self.by_name.values())
+
+    def _described(self) -> dict[str, object]:
+        return {name: f"{float(values.mean()):.4g} on average" for name, values in self.by_name.items()}
 
 
 # --- the two ways to average over samples ----------------------------------------------------------------------------

@@ -72,8 +72,8 @@ def write_report(path: str | Path, result: FitResult | Learned, tasks: TaskSourc
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOut:
-    """How left-out tasks were predicted by a model that has not seen them.
+class PredictedTasks:
+    """Left-out tasks, with their predictions by a model that has not seen them.
 
     Attributes:
         splits: The tasks, in known and unknown points.
@@ -88,7 +88,7 @@ class LeftOut:
     scores: dict[str, Scores]
 
 
-def _judged(judged: Judged, seed: int) -> LeftOut:
+def _judged(judged: Judged, seed: int) -> PredictedTasks:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # left-out tasks may go a little beyond the others
         splits = [split for split in judged.left_out if len(split.target)]
@@ -101,7 +101,7 @@ def _judged(judged: Judged, seed: int) -> LeftOut:
                 source.tasks if isinstance(source, Collection) else source.draw(64, torch.Generator().manual_seed(seed))
             )
             scores |= {name: evaluate(Simple(method(known)), splits, seed=seed) for name, method in SIMPLE.items()}
-    return LeftOut(splits, posts, predictions, scores)
+    return PredictedTasks(splits, posts, predictions, scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ class Report:
     history: History
     tasks: Sequence[Task]
     told: Sequence[str]
-    left_out: LeftOut | None
+    left_out: PredictedTasks | None
     interrupted: bool
     seed: int
 

@@ -156,14 +156,14 @@ def test_another_method_is_compared_and_starts_anew(from_server, monkeypatch):
     Select(page.find("#method")).select_by_value("ensemble")
     page.settle()
     assert not page.browser.find_elements("css selector", ".of-standard .mean")  # not before it is inferred
-    page.wait("return !!page.jobs.learned?.picture && !!page.jobs.standard?.picture", PATIENCE)
+    page.wait("return !!page.jobs.picture('learned') && !!page.jobs.picture('standard')", PATIENCE)
     assert "by ensemble" in page.find("#legend").text
     assert page.browser.find_elements("css selector", ".of-standard .mean")
     assert len(page.browser.find_elements("css selector", ".still-point")) == 1
     page.find("#show-standard").click()
     page.click_at(0.6, 0.6)
-    assert page.js("return !page.jobs.learned?.picture")
-    page.wait("return !!page.jobs.learned?.picture", PATIENCE)
+    assert page.js("return !page.jobs.picture('learned')")
+    page.wait("return !!page.jobs.picture('learned')", PATIENCE)
 
 
 def test_the_python_code_gives_the_same_numbers(from_server, gallery, tmp_path):

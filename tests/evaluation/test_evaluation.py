@@ -149,7 +149,7 @@ def test_means_and_standard_errors_over_tasks():
         scores["accuracy"]
 
 
-def test_the_table_has_a_row_a_score():
+def test_the_table_has_a_row_per_score():
     table = example_scores().table()
     assert list(table.index) == ["joint_lppd@8", "mae"]
     assert table.loc["mae", "mean"] == pytest.approx(0.2)

@@ -364,6 +364,8 @@ def test_bad_input_to_infer_is_refused():
     with pytest.raises(ValueError, match="data_sets: got no data sets"):
         infer_many(model, [])
     layerwise = deep("layerwise")
+    with pytest.raises(ValueError, match="correlations: got 'full', expected one of mfvi, ucvi, lcvi, fcvi"):
+        bnnp.inference.GaussianVI("full")
     with pytest.raises(ValueError, match="givi needs a prior that keeps the units"):
         bnnp.infer(layerwise, x, y, method=GIVI(3))
     assert isinstance(METHODS["mfvi"], GaussianVI)

@@ -15,7 +15,7 @@ from bnnp.inference.mcmc.chains import mixing
 from support.inference import FLOAT64, data, deep, positions, target
 
 SAMPLERS = {"hmc": (HMC(0.1, 15), 100, 1), "nuts": (NUTS(0.2, 5), 40, 1), "lmc": (HMC(0.1, 1), 600, 60)}
-"""The method, its warm-up and its steps a draw."""
+"""The method, its warm-up and its steps per draw."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def new_observations(name: str) -> np.ndarray:
 
 @every_prior
 @every_likelihood
-def test_predictions_have_a_column_an_output_and_observations_those_of_the_data(name, prior):
+def test_predictions_have_a_column_per_output_and_observations_those_of_the_data(name, prior):
     pred = predictive(trained(name, prior), name)
     outputs, columns = LIKELIHOODS[name][0], data_sets(name, 1, 0)[0][1].shape[1]
     assert pred.mean.shape == pred.std.shape == pred.function_std.shape == (9, outputs)
@@ -183,7 +183,7 @@ def ignorance(name: str, held_out: Collection) -> float:
 
 @every_likelihood
 def test_learning_improves_the_log_density_of_new_tasks(name):
-    """By 0.05 nats a point at least. The untrained model has the same units, so that they are not what is learned."""
+    """By 0.05 nats per point at least. The untrained model has the same units, so that they are not what is learned."""
     source, held_out = tasks(name), tasks(name, count=12, seed=1)
     start, model = (new_model(name) for _ in range(2))
     fit(start, source, steps=1, learning_rate=(0.0, 0.0))

@@ -649,14 +649,14 @@ def test_conditioning_a_machine_on_many_points_keeps_memory_bounded(monkeypatch)
 
 
 def test_a_machine_has_the_layers_that_it_says():
-    """App. E.1: an input layer; queries, keys, values, outputs and a perceptron of two layers a block; a head."""
+    """App. E.1: an input layer; queries, keys, values, outputs and a perceptron of two layers per block; a head."""
     model = bnnp.BNAM(3, 2, bnnp.Transformer(width=8, blocks=2, heads=4, mlp=5))
     block = [(9, 8)] * 4 + [(9, 5), (6, 8)]
     assert model.network.weight_shapes == [(4, 8), *block, *block, (9, 2)]
     assert model.network.num_layers == len(model.layers) == 14
     assert model.network.num_weights == sum(d * out for d, out in model.network.weight_shapes)
     norms = [name for name, _ in model.named_parameters() if "norm" in name]
-    assert len(norms) == 8  # a gain and a shift for each of two layer norms a block; learned, so in no prior
+    assert len(norms) == 8  # a gain and a shift for each of two layer norms per block; learned, so in no prior
     assert len({id(p) for p in model.parameters()}) == len(list(model.parameters()))
     assert bnnp.BNAM(1, 1, bnnp.Transformer(width=8)).config()["transformer"]["mlp"] == 8
 

@@ -118,7 +118,7 @@ def test_npvi_is_that_of_a_naive_loop(prior):
 
 
 def test_npvi_of_a_linear_model_has_the_exact_kl_on_average():
-    """Within 4.5 standard errors (probability 7e-6 a task of failing by chance); 10% more is caught."""
+    """Within 4.5 standard errors (probability 7e-6 per task of failing by chance); 10% more is caught."""
     model = BNNP(2, 2, hidden=(), likelihood=Gaussian([0.6, 0.9]), last_layer="likelihood", dtype=torch.float64)
     count = 20_000
     terms = NPVI(num_samples=count, integrate=False)(model, BATCH, generator()).by_name

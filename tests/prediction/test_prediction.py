@@ -62,7 +62,7 @@ def test_samples_are_the_functions():
     np.testing.assert_allclose(gaussian().samples, F, rtol=1e-12)
 
 
-def test_log_prob_is_that_of_a_mixture_a_point():
+def test_log_prob_is_that_of_a_mixture_for_each_point():
     density = np.exp(stats.norm.logpdf(Y, F, NOISE * SCALE).sum(-1))
     np.testing.assert_allclose(gaussian().log_prob(Y), np.log(density.mean(0)), rtol=1e-10)
 

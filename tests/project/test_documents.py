@@ -161,3 +161,22 @@ def test_code_that_the_paper_to_code_table_names_exists():
         source = (ROOT / "src" / "bnnp" / path).read_text()
         for part in name.split("."):
             assert re.search(rf"(def|class) {part}\b|^    {part}:", source, flags=re.M), f"{path}::{name}"
+
+
+def test_files_that_the_architecture_names_exist_and_every_room_is_named():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    source = ROOT / "src" / "bnnp"
+    rows = re.findall(r"^\| (`[^|]+) \| (.+) \|$", text.split("## From the paper")[0], flags=re.M)
+    assert len(rows) > 40
+    missing = []
+    for places, words in rows:
+        named = [source / name for name in re.findall(r"`([\w./]+)`", places)]
+        missing += [place for place in named if not place.exists()]
+        folders = [place if place.is_dir() else place.parent for place in named]
+        for name in re.findall(r"`([\w/]+(?:\.(?:py|js|css|html)|/))`", words):
+            near = [place for folder in folders for place in folder.rglob(name.rstrip("/"))]
+            missing += [] if near or (source / name).exists() else [name]
+    assert missing == []
+    rooms = {path.parent.name if path.name == "__init__.py" else path.name for path in source.glob("*/__init__.py")}
+    rooms |= {path.name for path in source.glob("*.py") if not path.name.startswith("__")}
+    assert [room for room in sorted(rooms) if room not in " ".join(places for places, _ in rows)] == []

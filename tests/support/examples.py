@@ -42,9 +42,9 @@ def namespace() -> dict[str, Any]:
     }
 
 
-def failures(name: str, thing: Any, names: dict[str, Any]) -> tuple[int, str]:
-    """How many examples the docstring of a thing has, and what goes wrong in them."""
+def failures(name: str, thing: Any, names: dict[str, Any]) -> tuple[int, str, list[Any]]:
+    """How many examples the docstring of a thing has, what goes wrong in them, and the objects that they make."""
     parser, printed = doctest.DocTestParser(), []
     test = parser.get_doctest(inspect.getdoc(thing) or "", dict(names), name, None, None)
-    doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(test, out=printed.append)
-    return len(test.examples), "".join(printed)
+    doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(test, out=printed.append, clear_globs=False)
+    return len(test.examples), "".join(printed), list(test.globs.values())

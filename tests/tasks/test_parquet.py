@@ -44,7 +44,7 @@ def test_draws_are_tasks_and_depend_on_the_generator_alone(source):
 def test_sums_are_those_of_the_whole_table(source, frame):
     numbers = frame[["t", "c"]].to_numpy()
     np.testing.assert_allclose(source.scan.mean, numbers.mean(0), rtol=1e-12)
-    np.testing.assert_allclose(source.scan.spread, numbers.std(0, ddof=1), rtol=1e-12)
+    np.testing.assert_allclose(source.scan.std, numbers.std(0, ddof=1), rtol=1e-12)
     assert source.ranges().x == ((numbers[:, 0].min(), numbers[:, 0].max()),)
 
 

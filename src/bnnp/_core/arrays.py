@@ -17,7 +17,7 @@ CURES = {
     "S": "bytes; turn them into numbers first",
     "V": "records; give their fields as columns",
 }
-"""What is no number though NumPy would make one of it, by the letter of its kind."""
+"""What to do with values that are no numbers, though NumPy may convert them silently; by the letter of their kind."""
 
 
 def as_columns(
@@ -32,7 +32,7 @@ def as_columns(
         names: Names of the columns that are expected. The columns of a data frame are put into this order.
 
     Raises:
-        ValueError: If the shape is another one, or a value is not a finite number.
+        ValueError: If the shape does not fit, or a value is not a finite number.
     """
     array = _as_tensor(in_order(values, name, names), name)
     if array.ndim == 0:

@@ -10,10 +10,10 @@ BY_SIZE = (torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.ar
 
 
 class AtMost(TorchFunctionMode):
-    """Within this context, no tensor has more than so many numbers. A larger one is refused before it is made.
+    """Within this context, a tensor of more than this many numbers is refused before it is made.
 
     Args:
-        numbers: The largest number of numbers.
+        numbers: The most numbers that a tensor may hold.
 
     Raises:
         ValueError: In the context, where a tensor would be larger.

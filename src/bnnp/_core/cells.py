@@ -55,7 +55,7 @@ def as_names(cells: np.ndarray) -> np.ndarray:
 
 
 def as_numbers(cells: np.ndarray, mark: str) -> np.ndarray:
-    """The cells as numbers; NaN for those that are none.
+    """The cells as numbers; NaN for cells that are not numbers.
 
     Args:
         cells: The cells.

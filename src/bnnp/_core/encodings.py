@@ -20,7 +20,7 @@ ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2
 CLOCK = re.compile(r"(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?", re.ASCII)
 UNKNOWN = "unknown"
 LEAST_TASKS = 2
-"""A category that fewer data sets have counts as unknown: of it alone nothing can be learned for others."""
+"""A category that fewer data sets have counts as unknown: what one data set has to itself cannot help others."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Encoding:
         return own + [f"{self.name}={UNKNOWN}"] * self.gaps
 
     def numbers(self, column: Column) -> tuple[np.ndarray, np.ndarray]:
-        """The cells as numbers (rows, names), and which rows have an empty or unknown cell, as none had in training.
+        """The cells as numbers (rows, names), and which rows have an empty or unknown cell, where training had none.
 
         Raises:
             ValueError: If a cell is not of the column's kind.
@@ -138,7 +138,7 @@ class Encodings:
         return all(encoding.kind == NUMBER and not encoding.gaps for encoding in self.inputs)
 
     def numbers(self, column: Callable[[str], Column]) -> tuple[np.ndarray, np.ndarray]:
-        """The inputs as numbers (rows, names), and which rows have an empty or unknown cell, as none had in training.
+        """The inputs as numbers (rows, names), and which rows have an empty or unknown cell, where training had none.
 
         Args:
             column: Gives the column of a name.

@@ -48,8 +48,8 @@ def one_thread_each(work: Callable[[Item], Result], items: Sequence[Item]) -> li
     number of threads nor that of the items.
 
     Args:
-        work: What to do with an item.
-        items: The items.
+        work: As for `in_parallel`.
+        items: As for `in_parallel`.
 
     Returns:
         The results, in the order of the items.

@@ -73,11 +73,11 @@ class Units(nn.Module):
 
     def _set(self, which: str, names: Sequence[str], values: Tensor) -> None:
         shift, scale = getattr(self, f"{which}_shift"), getattr(self, f"{which}_scale")
-        mean, spread = values.mean(0).to(shift), values.std(0).to(scale)
+        mean, std = values.mean(0).to(shift), values.std(0).to(scale)
         constant = values.amin(0) == values.amax(0)
         mean = torch.where(constant, values[0].to(shift), mean)
-        spread = torch.where(constant, torch.where(mean == 0, 1.0, mean.abs()).to(scale), spread)
-        held = torch.isfinite(mean) & torch.isfinite(spread) & (spread > 0)
+        std = torch.where(constant, torch.where(mean == 0, 1.0, mean.abs()).to(scale), std)
+        held = torch.isfinite(mean) & torch.isfinite(std) & (std > 0)
         for name, column, fine in zip(names, values.T, held.tolist(), strict=True):
             if not fine:
                 raise ValueError(
@@ -86,7 +86,7 @@ class Units(nn.Module):
                     "units in which they are not so large or so close together; change the unit of this column"
                 )
         shift.copy_(mean)
-        scale.copy_(spread)
+        scale.copy_(std)
 
     def take(self, other: "Units", *, include_y: bool = True) -> None:
         """Take over the shifts and scales of others; those of outputs only with `include_y`."""

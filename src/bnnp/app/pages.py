@@ -5,16 +5,19 @@ from importlib.resources import files
 
 TYPES = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
 """The files that a page loads, and their types."""
-SCRIPT = ("scales.js", "figure.js", "map.js", "backend.js", "state.js", "downloads.js", "controls.js", "main.js")
+SCRIPT = (
+    *("scales.js", "figure.js", "map.js", "backend.js", "state.js", "downloads.js"),
+    *("controls.js", "words.js", "jobs.js", "main.js"),
+)
 """The parts of `page.js`, in their order."""
-ENGINE = ("draws.js", "algebra.js", "engine.js", "predict.js")
+ENGINE = ("grid.js", "draws.js", "algebra.js", "engine.js", "predict.js")
 """The parts of the script that conditions in the browser, for pages without a server."""
 
 
 @cache
 def asset(name: str) -> str:
     """A file of the page."""
-    return joined(SCRIPT) if name == "page.js" else _read(name)
+    return joined(("grid.js", *SCRIPT)) if name == "page.js" else _read(name)
 
 
 @cache

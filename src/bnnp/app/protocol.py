@@ -8,7 +8,7 @@ The page sends, with a number `id` of its own that the answer repeats:
                                                           under the learned prior or the "standard" one
     {"kind": "calibration", "model": 0, "seed": 0}        coverage over all data sets, in the background
     {"kind": "subject", "number": 3}                      the points of one data set
-    {"kind": "cancel"}                                    ends all work in the background
+    {"kind": "cancel"}                                    ends all other inference in the background
 
 A question is
 

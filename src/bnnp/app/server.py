@@ -104,7 +104,7 @@ class Visit:
             return
         slot = f"{message['kind']} {message.get('of')}"
         if message["kind"] == "cancel":
-            self._cancel_jobs()
+            self._cancel_jobs("infer")
         elif message["kind"] in ("infer", "calibration"):
             self._start_job(slot, message)
         else:
@@ -163,9 +163,9 @@ class Visit:
 
         return report
 
-    def _cancel_jobs(self, slot: str | None = None) -> None:
-        """End the work of one slot, or of all."""
-        for name in [name for name in self.jobs if slot in (name, None)]:
+    def _cancel_jobs(self, slots: str = "") -> None:
+        """End the work of all slots whose names begin so."""
+        for name in [name for name in self.jobs if name.startswith(slots)]:
             task, stop = self.jobs.pop(name)
             stop.set()
             task.cancel()
@@ -228,6 +228,7 @@ def server(gallery: Gallery) -> uvicorn.Server:
             log_level="warning",
             ws="websockets-sansio",
             ws_max_size=protocol.LARGEST_MESSAGE,
+            ws_per_message_deflate=False,  # on one machine, compressing takes longer than sending
             timeout_graceful_shutdown=1,
         )
     )

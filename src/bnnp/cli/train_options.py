@@ -22,7 +22,7 @@ Hidden = Annotated[str, typer.Option(help="Units of the hidden layers.", rich_he
 Activation = Annotated[
     str | None,
     typer.Option(
-        help="relu, tanh, silu, gelu or softplus. By default silu; where there are tasks enough to tell, silu or relu.",
+        help="relu, tanh, silu, gelu or softplus. By default left-out data sets choose; with few, silu.",
         rich_help_panel=MODEL,
     ),
 ]

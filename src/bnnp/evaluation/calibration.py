@@ -132,7 +132,7 @@ def simulation_based_calibration(
         raise ValueError(f"simulations and num_samples: got {simulations} and {num_samples}, expected positive numbers")
     number = as_integer(seed)
     inputs = as_columns(x, "x", network.sizes[0])
-    looked_at = inputs[_spread(len(inputs))] if at is None else as_columns(at, "at", network.sizes[0])
+    looked_at = inputs[_first_middle_last(len(inputs))] if at is None else as_columns(at, "at", network.sizes[0])
     truth, sets = _simulated(prior, network, likelihood, inputs, simulations, number)
     if isinstance(method, str | Method):
         choices = {"likelihood": likelihood, "effort": effort, "seed": number, "progress": progress}
@@ -194,10 +194,10 @@ def _quantities(posterior: WeightSamples, task: Task, at: Tensor) -> np.ndarray:
     """The ranked quantities of every weight sample (samples, quantities)."""
     values = posterior.predict_by_samples(at).outputs.flatten(1).double()
     likelihood = posterior.predict_by_samples(task.x).pointwise_log_prob(task.y).sum(1, keepdim=True)
-    return torch.cat([values, likelihood], dim=1).numpy()
+    return torch.cat([values, likelihood], dim=1).cpu().numpy()
 
 
-def _spread(count: int) -> list[int]:
+def _first_middle_last(count: int) -> list[int]:
     return sorted({0, count // 2, count - 1}) if count else []
 
 

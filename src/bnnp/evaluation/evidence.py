@@ -20,6 +20,7 @@ from bnnp.models.posterior import WeightPosterior
 from bnnp.numerics.densities import log_normaliser
 from bnnp.numerics.gaussian import CAREFUL, log_prior
 from bnnp.numerics.last_layer import condition_last_layer
+from bnnp.tasks.task import TaskBatch
 
 FEW_EFFECTIVE = 100
 """An estimate from fewer effective draws cannot be trusted."""
@@ -197,7 +198,7 @@ def _log_weights_of_hidden_layers(target: Target, posterior: WeightPosterior) ->
     """`log p(W_h) + log p(y | W_h) - log q(W_h | y)`, with the last layer integrated."""
     assert isinstance(target.likelihood, Gaussian)
     hidden, whitened = [w.unsqueeze(0) for w in posterior.weights[:-1]], []
-    log_ratio = torch.zeros(posterior.num_samples, dtype=CAREFUL)
+    log_ratio = posterior.weights[0].new_zeros(posterior.num_samples, dtype=CAREFUL)
     for layer, w in enumerate(hidden):
         prior = target.prior.layer(layer, whitened)
         whitened.append(prior.whiten(target.prior.to_units(w)))
@@ -210,9 +211,10 @@ def _log_weights_of_hidden_layers(target: Target, posterior: WeightPosterior) ->
     return log_ratio + last.log_evidence.sum(-1)[0] - constant
 
 
-def repeated(target: Target, repeats: int):
+def repeated(target: Target, repeats: int) -> TaskBatch:
+    """The data set of a target, `repeats` times."""
     data = target.data
-    return type(data)(*(part.expand(repeats, *part.shape[1:]) for part in (data.x, data.y, data.mask)))
+    return TaskBatch(*(part.expand(repeats, *part.shape[1:]) for part in (data.x, data.y, data.mask)))
 
 
 def change_of_units(target: Target) -> float:
@@ -223,5 +225,6 @@ def change_of_units(target: Target) -> float:
 
 
 def check_one(target: Target) -> None:
+    """Raise `ValueError` unless the target is the posterior of a single data set."""
     if target.sets != 1:
         raise ValueError(f"target: got {target.sets} data sets, expected one")

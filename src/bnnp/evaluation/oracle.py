@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 from bnnp._core.arrays import as_columns
 from bnnp._core.random import Seed, as_generator, as_integer
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown
 from bnnp.evaluation.one_gaussian import as_prediction
 from bnnp.prediction.mixture import MixturePredictive
 from bnnp.tasks.exact import ExactPredictive
@@ -58,8 +59,8 @@ class Oracle:
         return OraclePosterior(self.source, x, y, num_samples, as_integer(seed))
 
 
-@dataclass(frozen=True, eq=False)
-class OraclePosterior:
+@dataclass(frozen=True, eq=False, repr=False)
+class OraclePosterior(Shown):
     """The exact posterior given one data set.
 
     Attributes:
@@ -83,6 +84,9 @@ class OraclePosterior:
         variance = exact.covariance.diagonal().clamp(min=0).unsqueeze(1)
         components = _ExactGaussian(exact, self.num_samples, self.seed)
         return as_prediction(inputs, exact.mean, variance, exact.noise, components)
+
+    def _described(self) -> dict[str, object]:
+        return {"points": len(self.x), "samples": self.num_samples, "source": type(self.source).__name__}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ LEAST_SPREAD = 1e-6
 Moments = tuple[Float[Tensor, "points y"], Float[Tensor, "points y"]]
 
 
-class Method(Protocol):
+class SimpleMethod(Protocol):
     """What predicts a mean and a variance for every new point."""
 
     def moments(self, x: Tensor, y: Tensor, x_new: Tensor) -> Moments: ...
@@ -35,7 +35,7 @@ class Simple:
         method: What it predicts.
     """
 
-    method: Method
+    method: SimpleMethod
 
     def condition(self, x: Any, y: Any, *, num_samples: int = 1000, seed: Seed = 0) -> "SimplePosterior":
         """The predictions given the known points of one data set."""
@@ -46,7 +46,7 @@ class Simple:
 class SimplePosterior:
     """The predictions of a simple method for one data set."""
 
-    method: Method
+    method: SimpleMethod
     x: Tensor
     y: Tensor
     num_samples: int

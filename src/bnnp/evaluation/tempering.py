@@ -59,13 +59,13 @@ def by_tempering(
     whitened = replace(target, whitened=True, data=repeated(target, repeats))
     position = whitened.draw_prior(particles, generator)
     power = position.new_zeros(repeats)
-    total = torch.zeros(repeats, dtype=torch.float64)
+    total = position.new_zeros(repeats, dtype=torch.float64)
     smallest = total.new_full((repeats,), float(particles))
     log_step = position.new_full((repeats, particles), math.log(0.1))
     method = HMC(leapfrog_steps=leapfrog_steps)
     while bool((power < 1).any()):
         likelihood = whitened.log_likelihood(position).sum(-1).double()
-        following = torch.stack([_next_power(likelihood[r], float(power[r])) for r in range(repeats)])
+        following = total.new_tensor([_next_power(likelihood[r], float(power[r])) for r in range(repeats)])
         log_weights = (following - power.double())[:, None] * likelihood
         total += torch.logsumexp(log_weights, 1) - math.log(particles)
         smallest = torch.minimum(smallest, 1 / log_weights.softmax(1).square().sum(1))
@@ -99,7 +99,7 @@ def _moved(method: HMC, density: Tempered, chain: Chain, generator: torch.Genera
     return replace(chain, log_step=chain.log_step + 0.5 * (chain.accepted.mean(1, keepdim=True) - 0.8))
 
 
-def _next_power(likelihood: Float[Tensor, "particles"], power: float) -> Tensor:
+def _next_power(likelihood: Float[Tensor, "particles"], power: float) -> float:
     """The largest power up to 1 at which the effective number of particles is still half of all; by bisection."""
 
     def effective(following: float) -> float:
@@ -108,16 +108,16 @@ def _next_power(likelihood: Float[Tensor, "particles"], power: float) -> Tensor:
 
     low, high = power, 1.0
     if effective(1.0) >= 0.5 * len(likelihood):
-        return torch.tensor(1.0, dtype=torch.float64)
+        return 1.0
     for _ in range(50):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if effective(middle) >= 0.5 * len(likelihood) else (low, middle)
-    return torch.tensor(high, dtype=torch.float64)
+    return high
 
 
 def _systematic(weights: Float[Tensor, "sets particles"], generator: torch.Generator) -> Tensor:
     """Resampling by one uniform draw per set: the number of copies differs from its expectation by less than one."""
     count = weights.shape[1]
-    start = torch.rand(len(weights), 1, generator=generator, dtype=weights.dtype)
-    places = (start + torch.arange(count)) / count
+    start = torch.rand(len(weights), 1, generator=generator, dtype=weights.dtype).to(weights.device)
+    places = (start + torch.arange(count, device=weights.device)) / count
     return torch.searchsorted(weights.cumsum(1).contiguous(), places.contiguous()).clamp(max=count - 1)

@@ -102,7 +102,7 @@ def _weights(post: WeightPosterior, known: Task, seed: int) -> tuple[float, floa
     weights = torch.softmax(found, 0)
     equal = float(found.max() - found.min()) < 1e-6
     with np.errstate(over="ignore"):  # in the smoothed weights of a heavy tail, which are not used
-        k = -np.inf if equal else float(array_stats.psislw(found.numpy())[1])
+        k = -np.inf if equal else float(array_stats.psislw(found.cpu().numpy())[1])
     return float(1 / weights.square().sum()), k
 
 

@@ -9,6 +9,7 @@ import torch
 
 from bnnp._core.checks import check_count, check_fields, is_number
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown, span
 from bnnp.inference.target import Target
 
 
@@ -52,8 +53,8 @@ class Effort:
             raise ValueError(f"learning_rate: got {rates!r}, expected two positive numbers, first and last")
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnostics:
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnostics(Shown):
     """How an inference went. A field that a method does not have is None.
 
     R-hat and effective sample size are those of the function's values at the first inputs of the data. Those of the
@@ -84,10 +85,17 @@ class Diagnostics:
     bound_error: float | None = None
     warnings: tuple[str, ...] = ()
 
+    def _described(self) -> dict[str, object]:
+        chains = {"acceptance": self.acceptance, "step size": self.step_size}
+        numbers = {"R-hat": self.rhat, "effective samples": self.ess, "bound": self.bound}
+        shown: dict[str, object] = {name: span(found.tolist()) for name, found in chains.items() if found is not None}
+        shown |= {name: f"{found:.4g}" for name, found in numbers.items() if found is not None}
+        return {**shown, "warnings": "; ".join(self.warnings) or "none"}
+
 
 @dataclass(frozen=True)
 class Drawn:
-    """The result of a method.
+    """The samples that a method has drawn, and how it went.
 
     Attributes:
         weights: Weight samples of every layer.

@@ -164,8 +164,8 @@ def infer_many(
     *data: Any,
     method: str | Method = "nuts",
     likelihood: Likelihood | None = None,
-    num_samples: int = 1000,
     effort: Effort | None = None,
+    num_samples: int = 1000,
     whitened: bool = True,
     seed: Seed = 0,
     progress: Progress = False,
@@ -177,8 +177,8 @@ def infer_many(
         *data: The data sets, as pairs `(x, y)` or tasks. After a prior, the network comes before them.
         method: As for `infer`.
         likelihood: As for `infer`.
-        num_samples: Number of weight samples per data set.
         effort: How much work goes into the inference.
+        num_samples: Number of weight samples per data set.
         whitened: As for `infer`.
         seed: Seed of all draws.
         progress: As for `infer`.

@@ -15,8 +15,8 @@ from bnnp.tasks.task import Task
 
 SAMPLES_AT_ONCE = 2**24
 """Numbers in the largest array of one chunk of weight samples while conditioning: 128 MB."""
-SAMPLES_A_BLOCK = 16
-POINTS_A_BLOCK = 64
+SAMPLES_PER_BLOCK = 16
+POINTS_PER_BLOCK = 64
 _WEIGHTS, _POINTS = 0, 1
 
 
@@ -40,24 +40,25 @@ class Draws:
     device: torch.device
 
     def weights(self, layer: int, units: int, size: int) -> Float[Tensor, "one samples units d"]:
+        """The draws of the weights: `size` weights for each of some units."""
         blocks = [
             self._block((layer, _WEIGHTS, block), units, size)
-            for block in _blocks(self.samples.start, self.samples.stop, SAMPLES_A_BLOCK)
+            for block in _blocks(self.samples.start, self.samples.stop, SAMPLES_PER_BLOCK)
         ]
-        return _part(torch.cat(blocks), self.samples.start, len(self.samples), 0, SAMPLES_A_BLOCK).unsqueeze(0)
+        return _part(torch.cat(blocks), self.samples.start, len(self.samples), 0, SAMPLES_PER_BLOCK).unsqueeze(0)
 
     def points(self, layer: int, outputs: int, start: int, stop: int) -> Float[Tensor, "one samples outputs points"]:
         """The draws of the points from number `start` up to `stop`."""
         if stop == start:
             return torch.zeros(1, len(self.samples), outputs, 0, dtype=self.dtype, device=self.device)
         rows = []
-        for block in _blocks(self.samples.start, self.samples.stop, SAMPLES_A_BLOCK):
+        for block in _blocks(self.samples.start, self.samples.stop, SAMPLES_PER_BLOCK):
             parts = [
-                self._block((layer, _POINTS, block, part), outputs, POINTS_A_BLOCK)
-                for part in _blocks(start, stop, POINTS_A_BLOCK)
+                self._block((layer, _POINTS, block, part), outputs, POINTS_PER_BLOCK)
+                for part in _blocks(start, stop, POINTS_PER_BLOCK)
             ]
-            rows.append(_part(torch.cat(parts, dim=-1), start, stop - start, -1, POINTS_A_BLOCK))
-        return _part(torch.cat(rows), self.samples.start, len(self.samples), 0, SAMPLES_A_BLOCK).unsqueeze(0)
+            rows.append(_part(torch.cat(parts, dim=-1), start, stop - start, -1, POINTS_PER_BLOCK))
+        return _part(torch.cat(rows), self.samples.start, len(self.samples), 0, SAMPLES_PER_BLOCK).unsqueeze(0)
 
     def update(
         self, layer: int, unit_shape: tuple[int, int], outputs: int, coupled: bool, start: int, stop: int
@@ -76,7 +77,9 @@ class Draws:
         return UpdateNoise(self.weights(layer, *unit_shape), points.flatten(-2).unsqueeze(-2) if coupled else points)
 
     def _block(self, keys: tuple[int, ...], *shape: int) -> Tensor:
-        return torch.randn(SAMPLES_A_BLOCK, *shape, generator=child(self.seed, *keys), dtype=self.dtype).to(self.device)
+        return torch.randn(SAMPLES_PER_BLOCK, *shape, generator=child(self.seed, *keys), dtype=self.dtype).to(
+            self.device
+        )
 
 
 def in_canonical_order(task: Task) -> Task:

@@ -101,5 +101,5 @@ def probes(
     if x is None or len(x) < 2:
         return normal((PROBES, in_size), like, generator)
     first, second = (x[torch.randint(len(x), (PROBES,), generator=generator)] for _ in range(2))
-    place = 1.5 * torch.rand(PROBES, 1, generator=generator, dtype=x.dtype) - 0.25
+    place = 1.5 * torch.rand(PROBES, 1, generator=generator, dtype=x.dtype).to(x.device) - 0.25
     return first + place * (second - first)

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown, span
 from bnnp._core.threads import one_thread_each
 from bnnp.models import enough
 from bnnp.models.alone import Alone
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from bnnp.models.amortised import AmortisedModel
 
 
-@dataclass(frozen=True, eq=False)
-class WeightPosteriors(Sequence[WeightPosterior]):
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightPosteriors(Shown, Sequence[WeightPosterior]):
     """The posteriors of many data sets; `model.condition_many` makes them.
 
     Nothing is kept but the data sets: `predict` conditions one after the other and keeps the predictions alone. All
@@ -104,6 +105,11 @@ class WeightPosteriors(Sequence[WeightPosterior]):
 
         found = [one for some in one_thread_each(work, batches) for one in some]
         return [found[place] for place in np.argsort([i for batch in batches for i in batch])]
+
+    def _described(self) -> dict[str, object]:
+        samples = "as many as predictions need" if self.num_samples is None else self.num_samples
+        points = span(len(task) for task in self.tasks)
+        return {"data sets": len(self), "points": points, "samples": samples, "model": type(self.model).__name__}
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +198,13 @@ class Conditioned:
         return self.model.condition(task.x, task.y, num_samples=samples, seed=self.seed).predict(x_new)
 
     @torch.no_grad()
-    def _given(self, task: Task, samples: int) -> Given:
+    def _given(self, task: Task, samples: int) -> TaskPosterior:
         context = self.model.prepare(TaskBatch.of([task], device=self.model.device))
         noise = self._noise(samples, len(task))
         hidden = self.model.infer_hidden(context, samples, noise, careful_priors=self._priors)
         points = hidden.given.to(CAREFUL)
         layer = condition_last_layer(hidden.prior.to(CAREFUL), points.phi, points.seen)
-        return Given(self, task, samples, hidden.weights, layer)
+        return TaskPosterior(self, task, samples, hidden.weights, layer)
 
     @cached_property
     def _priors(self) -> dict[int, UnitPrior]:
@@ -223,7 +229,7 @@ class Conditioned:
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class TaskPosterior:
     """A data set's posterior: samples of the hidden layers, and the last layer given each of them.
 
     Attributes:

@@ -12,7 +12,7 @@ from bnnp._core.random import child
 from bnnp._core.shapes import Float, Int, Tensor
 from bnnp._core.threads import in_parallel
 from bnnp.neural_processes.posterior import Posterior, SampledFunction
-from bnnp.prediction.sampled import Drawn, SampledPredictive
+from bnnp.prediction.sampled import DrawnInTurn, SampledPredictive
 from bnnp.prediction.weights import NUMBERS_AT_ONCE
 from bnnp.tasks.task import TaskBatch
 
@@ -52,7 +52,7 @@ class AutoregressivePosterior(Posterior):
         def log_prob(y: ArrayLike | Tensor) -> float:
             return self._log_prob(x, predictive.observed(y), order)
 
-        drawn = Drawn(functions, observations, log_prob)
+        drawn = DrawnInTurn(functions, observations, log_prob)
         predictive = SampledPredictive(outputs, model.likelihood, model.columns, drawn)
         return predictive
 

@@ -54,6 +54,7 @@ def make_figure(size: tuple[float, float]) -> "Figure":
 
 
 def grid_of(panels: int) -> tuple[int, int]:
+    """Columns and rows of a grid with room for so many panels."""
     columns = min(4, panels)
     return columns, -(-panels // columns)
 

@@ -17,8 +17,8 @@ from bnnp.prediction.base import Predictive, as_numpy, checked_levels
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """Whole functions of a model that draws one point after the other, each given those before, in its own units.
+class DrawnInTurn:
+    """Whole functions of a model that draws points in turn, each given those before, in the model's own units.
 
     Attributes:
         functions: The mean of every point given those before.
@@ -53,7 +53,7 @@ class SampledPredictive(Predictive):
     outputs: Float[Tensor, "samples points out"]
     likelihood: Likelihood
     columns: Columns
-    drawn: Drawn | None = None
+    drawn: DrawnInTurn | None = None
     inputs: np.ndarray | None = None
 
     @property

@@ -15,7 +15,7 @@ ACTIVATIONS = ("silu", "relu", "tanh")
 def default_models(
     in_size: int, out_size: int, hidden: Sequence[int], likelihood: Likelihood, *, seed: int
 ) -> list[BNNP]:
-    """One model per activation that is tried, in float64; `learn` takes the better one.
+    """One model per activation that is tried, in float64; `learn` takes the best one.
 
     Args:
         in_size: Number of inputs.

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown
 
 
-@dataclass(frozen=True, eq=False)
-class ExactPredictive:
+@dataclass(frozen=True, eq=False, repr=False)
+class ExactPredictive(Shown):
     """The predictive distribution of the true process at new inputs.
 
     Attributes:
@@ -58,6 +59,9 @@ class ExactPredictive:
         root = vectors * values.clamp(min=0).sqrt()  # rounding may leave tiny negative eigenvalues
         z = torch.randn(num_samples, len(self.mean), generator=generator, dtype=root.dtype)
         return self.mean + (z @ root.T).unsqueeze(-1)
+
+    def _described(self) -> dict[str, object]:
+        return {"points": len(self.mean), "noise": self.noise}
 
 
 def gaussian_process_posterior(

@@ -2,7 +2,7 @@
 
 
 class NamedColumns:
-    """Numbers of input and output columns by their names."""
+    """The numbers of input and output columns, for a class that has their names."""
 
     x_names: tuple[str, ...]
     y_names: tuple[str, ...]

@@ -66,7 +66,7 @@ class ParquetTasks(Shown, NamedColumns, TaskSource):
         columns = Columns(self.in_size, self.out_size, self.x_names, self.y_names).double()
         for which, some in (("x", slice(self.in_size)), ("y", slice(self.in_size, None))):
             getattr(columns, f"{which}_shift").copy_(torch.from_numpy(self.scan.mean[some]))
-            getattr(columns, f"{which}_scale").copy_(torch.from_numpy(self.scan.spread[some]))
+            getattr(columns, f"{which}_scale").copy_(torch.from_numpy(self.scan.std[some]))
         return columns
 
     def ranges(self) -> Ranges:
@@ -111,7 +111,7 @@ class ParquetTasks(Shown, NamedColumns, TaskSource):
         return block
 
     def _described(self) -> dict[str, object]:
-        numbers = ", ".join(f"{value:.12g}" for value in (*self.scan.mean, *self.scan.spread))
+        numbers = ", ".join(f"{value:.12g}" for value in (*self.scan.mean, *self.scan.std))
         columns = listed([*self.x_names, *self.y_names])
         return {"file": self.path.name, "tasks": len(self), "columns": columns, "means and spreads": numbers}
 
@@ -123,14 +123,14 @@ class Scan:
     Attributes:
         starts: The first row of every task, and the number of rows.
         mean: The mean of every column.
-        spread: Its standard deviation.
+        std: Its standard deviation.
         low: Its smallest value.
         high: Its largest value.
     """
 
     starts: np.ndarray
     mean: np.ndarray
-    spread: np.ndarray
+    std: np.ndarray
     low: np.ndarray
     high: np.ndarray
 

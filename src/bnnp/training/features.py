@@ -21,6 +21,7 @@ from bnnp.numerics.gaussian import Observations, UnitPrior, with_missing
 from bnnp.numerics.health import FactorisationError
 from bnnp.numerics.last_layer import condition_last_layer
 from bnnp.priors import Prior
+from bnnp.priors.starts.mixed import LEAST_NOISE
 from bnnp.priors.starts.sensitivity import HIDDEN_NOISE, moves_of_functions
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.task import Task, TaskBatch
@@ -72,7 +73,7 @@ def train_features(model: MetaLearner, tasks: TaskSource, steps: int, *, progres
     generator = child(seed, 5)
     count = min(BATCH, len(tasks)) if isinstance(tasks, Collection) else BATCH
     first = _prepared(model, tasks.draw(count, generator), generator)
-    free = _Free(model, first.x[first.mask])
+    free = _Free(model, first.x[first.mask], first.y[first.mask].std(0, correction=0))
     optimiser = torch.optim.Adam(free.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     with ProgressBar(steps, enabled=progress, label="features") as bar:
@@ -96,6 +97,7 @@ def _step(free: "_Free", batch: TaskBatch, optimiser: torch.optim.Optimizer, ste
     if not bool(torch.isfinite(norm) & torch.isfinite(density)):
         raise TrainingDiverged(step + 1, None, "the log-evidence or its gradient is not finite")
     optimiser.step()
+    free.bound_noise()
     return float(density.detach())
 
 
@@ -105,9 +107,10 @@ class _Free(nn.Module):
     Args:
         model: The model.
         x: Inputs, by which is measured how much hidden weights move functions.
+        scale: Standard deviations of the outputs, of which the noise stays at least a small share.
     """
 
-    def __init__(self, model: MetaLearner, x: Float[Tensor, "points x"]):
+    def __init__(self, model: MetaLearner, x: Float[Tensor, "points x"], scale: Float[Tensor, "out"]):
         super().__init__()
         likelihood, prior = model.likelihood, model.weight_prior
         assert isinstance(likelihood, Gaussian)
@@ -123,6 +126,7 @@ class _Free(nn.Module):
         self.lower = nn.Parameter(torch.zeros_like(self.factor)) if self.factor.ndim == 3 else None
         noise = likelihood.noise.detach().double().cpu()
         self.log_noise = nn.Parameter(noise.log(), requires_grad=likelihood.learnable)
+        self.least = (LEAST_NOISE * scale.to(noise)).log()
 
     def weights(self) -> list[Float[Tensor, "_d _out"]]:
         """The hidden weights."""
@@ -146,6 +150,12 @@ class _Free(nn.Module):
         phi = features_of_layer(network.program(batch.x), self.weights()).unsqueeze(1)
         layer = condition_last_layer(self.last_layer(), phi, seen)
         return layer.log_evidence.sum((-2, -1)) - log_normaliser(seen.inverse_noise).sum((-3, -2, -1))
+
+    @torch.no_grad()
+    def bound_noise(self) -> None:
+        """Keep a noise that is learned above its least value, from which weights are inferred accurately."""
+        if self.learns_noise:
+            self.log_noise.clamp_(min=self.least)
 
     @torch.no_grad()
     def write(self, x: Float[Tensor, "points x"]) -> None:

@@ -16,12 +16,10 @@ from bnnp.numerics import fallbacks
 from bnnp.numerics.solve import FactorisationError
 from bnnp.objectives import Model, Objective, Terms
 from bnnp.tasks.task import SplitBatch
+from bnnp.training.history import FALLBACKS
 from bnnp.training.optimiser import set_gradients
 from bnnp.training.ranks import Share, summed
 from bnnp.training.settings import FitSettings
-
-KINDS = ("float64", "whitened")
-"""The fallbacks that are counted."""
 
 
 class NotFinite(ArithmeticError):
@@ -90,14 +88,14 @@ class Gradient:
                 task = task_of_bad_gradient(self.learner, self.objective, prepared, self.parameters, *seed)
             raise NotFinite("the gradient is not finite", task)
         means = {name: float(values.mean()) for name, values in terms.items()}
-        return Outcome({"objective": sum(means.values()), **means}, dict(zip(KINDS, counts, strict=True)))
+        return Outcome({"objective": sum(means.values()), **means}, dict(zip(FALLBACKS, counts, strict=True)))
 
     def _of_all(self, batch: SplitBatch, *seed: int) -> tuple[dict[str, Tensor], list[int]]:
         """Set the gradient, with the other processes of the run; the terms of all tasks, and numbers of fallbacks."""
         if self.ranks.size == 1:
             with fallbacks.counted() as counts:
                 terms = differentiate(self.learner, self.objective, batch, self.parameters, *seed)
-            return terms.by_name, [getattr(counts, kind) for kind in KINDS]
+            return terms.by_name, [getattr(counts, kind) for kind in FALLBACKS]
         share, terms, error = Share.in_group(self.ranks, len(batch)), Terms({}), None
         with fallbacks.counted() as counts:
             try:
@@ -106,7 +104,7 @@ class Gradient:
                 )
             except NotFinite as found:
                 error = found
-        numbers = [getattr(counts, kind) for kind in KINDS]
+        numbers = [getattr(counts, kind) for kind in FALLBACKS]
         failed = self.ranks.first_failure(None if error is None else share.start + (error.task or 0))
         if failed is not None:
             raise NotFinite("the objective is not finite", failed) from error

@@ -136,7 +136,7 @@ function inference(page) {
   const bar = element("progress", { id: "progress", max: 1, value: 0, hidden: true });
   return group(
     title,
-    chooser("method", "Method", [["", "none"], ...hello.methods.map((name) => [name, name])], (value) => page.infer(value)),
+    chooser("method", "Method", [["", "none"], ...hello.methods.map((name) => [name, name])], (value) => page.jobs.choose(value)),
     bar,
     note("It runs in the background and starts anew when points move.", "method-note"),
   );

@@ -39,17 +39,6 @@ function savePng(svg) {
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
 }
 
-/** Inputs of the picture, row by row. */
-function gridOf(asked) {
-  const lines = asked.axes.map((axis) => linspace(axis.low, axis.high, axis.count));
-  const rows = lines.length === 1 ? lines[0].map((a) => [a]) : lines[0].flatMap((a) => lines[1].map((b) => [a, b]));
-  return rows.map((row) => {
-    const x = [...asked.fixed];
-    asked.axes.forEach((axis, k) => (x[axis.input] = row[k]));
-    return x;
-  });
-}
-
 /** The predictions as CSV: inputs, then mean, ends of the band and functions of every output. */
 function csv(state, asked, picture) {
   const outputs = picture.mean.map((_, k) => (state.hello.classes ? `class_${k}` : state.hello.outputs[k].name));
@@ -59,7 +48,7 @@ function csv(state, asked, picture) {
   ]);
   const quoted = (name) => (/[",\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name);
   const head = [...state.hello.inputs.map((input) => input.name), ...columns.map(([name]) => name)].map(quoted);
-  const rows = gridOf(asked).map((x, i) => [...x, ...columns.map(([, values]) => values[i])].join(","));
+  const rows = gridInputs(asked).map((x, i) => [...x, ...columns.map(([, values]) => values[i])].join(","));
   return [head.join(","), ...rows].join("\n") + "\n";
 }
 

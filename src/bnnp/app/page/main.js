@@ -3,21 +3,16 @@
 const DRAFT = 96; // inputs of a curve while a point is dragged
 const FINE = 240;
 
-const SLOTS = { posterior: true, prior: true, standard: true, online: true, oracle: true };
-const NAMES = {
-  posterior: "posterior: mean, 90 % band, functions", prior: "prior", standard: "standard prior",
-  method: "by ", truth: "true function", online: "updated online", oracle: "exact, by the process itself",
-};
+const SLOTS = ["posterior", "prior", "standard", "online", "oracle"];
 
 class Page {
   constructor(backend, hello) {
     this.backend = backend;
     this.pictures = new Map();
-    this.jobs = {};
     this.shown = 5;
-    this.timings = []; // milliseconds from a moved point to its picture
-    this.method = "";
+    this.timings = []; // when pictures were asked for and drawn, in milliseconds since the page was opened
     this.state = new State(hello);
+    this.jobs = new Jobs(this);
     this.state.limits = hello.outputs.map(({ low, high }) => [low, high]);
     this.state.meanAt = (output, x) => this.meanAt(output, x);
     this.state.choose = (index) => this.choose(index);
@@ -111,12 +106,9 @@ class Page {
     add("One function of the posterior", (picture) => picture.functions[0][0]);
     const { prior, standard } = this.state.show;
     if (prior) add("The same function of the prior", (picture) => picture.functions[0][0], {}, "prior");
-    if (standard) add("The same of the standard prior", (picture) => picture.functions[0][0], {}, "standard");
-    if (this.method) add(`Mean by ${this.method}`, (picture) => picture.mean[0], {}, "method");
-  }
-
-  pictureOf(of) {
-    return of === "method" ? this.jobs.learned?.picture : this.pictures.get(of);
+    if (standard) add("The same of the standard prior", (picture) => picture.functions[0][0], {}, "standard-shown");
+    const { method } = this.jobs;
+    if (method) add(`Mean by ${method}`, (picture) => picture.mean[0], {}, "method");
   }
 
   /** The outputs' range: that of the data, and most of the prior's band. */
@@ -137,13 +129,13 @@ class Page {
     const asked = this.state.question(count);
     const began = performance.now();
     this.backend.ask(of, { kind: "picture", of, ...asked }, (reply, old) => {
-      if (reply.kind === "error") return this.tell(reply.message, true);
-      if (!old) this.tell("");
+      if (reply.kind === "error") return tell(reply.message, true);
+      if (!old) tell("");
       this.pictures.set(of, reply);
       if (of === "posterior") this.asked = asked;
       then(reply);
       this.redraw();
-      if (of === "posterior") this.timings.push(performance.now() - began);
+      if (of === "posterior") this.timings.push({ asked: began, drawn: performance.now() });
     });
   }
 
@@ -156,76 +148,40 @@ class Page {
       wanted.prior = state.show.prior;
       wanted.standard = state.show.standard;
     }
-    for (const of of Object.keys(SLOTS)) {
+    for (const of of SLOTS) {
       if (wanted[of]) this.ask(of, count);
       else if (wanted[of] === false) this.pictures.delete(of);
     }
-    this.restartJobs();
-    this.tellStory();
+    this.jobs.restart();
+    tellStory(this.state);
     for (const { plot } of this.plots) if (plot.interactive && plot.x) plot.drawPoints();
   }
 
   /** The standard prior: given the points once a method has inferred them, where there are points and methods. */
   standardLayer() {
     const inferred = this.state.points.length > 0 && this.state.hello.methods.length > 0;
-    const picture = inferred ? this.jobs.standard?.picture : this.pictures.get("standard");
+    const picture = inferred ? this.jobs.picture("standard") : this.pictures.get("standard");
     return { of: "standard", picture, before: !inferred };
   }
 
-  layers(of) {
-    return of.map((name) => {
-      if (name === "standard-shown") return this.standardLayer();
-      return { of: name, picture: this.pictureOf(name), plain: name !== "posterior" && name !== "prior" };
-    });
+  layer(of) {
+    if (of === "standard-shown") return this.standardLayer();
+    const picture = of === "method" ? this.jobs.picture("learned") : this.pictures.get(of);
+    return { of, picture, plain: of !== "posterior" && of !== "prior" };
+  }
+
+  layers(several) {
+    return several.map((of) => this.layer(of));
   }
 
   redraw() {
     for (const { plot, of } of this.plots) plot.show(this.layers(of));
-    for (const { map, of } of this.maps) if (this.pictureOf(of)?.functions.length) map.show(this.pictureOf(of));
-    this.drawLegend();
-    this.tellCount();
-  }
-
-  drawLegend() {
-    const rows = this.plots.flatMap(({ of }) => this.layers(of)).filter((layer) => layer.picture);
-    const name = (of) => (of === "method" ? `by ${this.method}` : of === "online" && this.state.first !== null ? NAMES.online : NAMES[of]);
-    const entry = ({ of, plain }) =>
-      element("span", { className: `of-${of}` }, element("i", { className: plain ? "dashed" : "" }), name(of));
-    const classes = this.state.hello.classes && !this.state.asMap
-      ? Array.from({ length: this.state.hello.classes }, (_, k) => {
-          const mark = element("i");
-          mark.style.setProperty("--own", CLASS_COLOURS[k % CLASS_COLOURS.length]);
-          return element("span", {}, mark, `class ${k}`);
-        })
-      : null;
-    if (this.state.truth) rows.push({ of: "truth", plain: true });
-    this.byId("legend").replaceChildren(...(classes ?? rows.map(entry)));
-  }
-
-  tellStory() {
-    const { points, asMap } = this.state;
-    this.byId("hint").hidden = asMap;
-    const empty = "No points yet: these functions come from the prior alone, which was learned from related data sets. Click to add a point.";
-    this.byId("story").textContent = points.length
-      ? "Every function was drawn from the posterior: the prior's functions that pass near the points."
-      : empty;
-  }
-
-  tellCount() {
-    const { points, hidden } = this.state;
-    const more = hidden.length ? `, ${hidden.length} hidden${this.held()}` : "";
-    this.byId("count").textContent = `${points.length} point${points.length === 1 ? "" : "s"}${more}`;
-  }
-
-  /** How many hidden points lie within the band. */
-  held() {
-    const picture = this.pictures.get("posterior");
-    if (!picture || !this.state.hello.real || this.state.asMap || this.state.hello.inputs.length > 1) return "";
-    const inside = this.state.hidden.filter(({ x, y }) => {
-      const i = this.nearest(x[this.state.axis], picture.mean[0].length);
-      return y.every((value, k) => value >= picture.low[k][i] && value <= picture.high[k][i]);
-    });
-    return `, ${inside.length} of them within the band`;
+    for (const { map, of } of this.maps) {
+      const { picture } = this.layer(of);
+      if (picture?.functions.length) map.show(picture);
+    }
+    drawLegend(this);
+    tellCount(this);
   }
 
   nearest(x, count) {
@@ -239,52 +195,9 @@ class Page {
     return mean ? mean[this.nearest(x, mean.length)] : this.state.hello.outputs[output].low;
   }
 
-  /** Other inference starts anew: in the figure under the learned prior, beside it under the standard one. */
-  restartJobs() {
-    const { hello, points, show } = this.state;
-    clearTimeout(this.later);
-    this.backend.cancel(Object.values(this.jobs).map((job) => job.id));
-    this.jobs = {};
-    this.byId("progress")?.setAttribute("hidden", "");
-    if (!hello.methods.length || !points.length) return;
-    const wanted = [];
-    if (this.method) wanted.push("learned");
-    if (show.standard) wanted.push("standard");
-    this.later = setTimeout(() => wanted.forEach((of) => this.startJob(of)), 250);
-  }
-
-  startJob(of) {
-    const method = this.method || "hmc";
-    const message = { kind: "infer", of, method, ...this.state.question(FINE) };
-    const job = { id: this.backend.start(message, (reply) => this.jobTold(job, reply)) };
-    this.jobs[of] = job;
-    this.byId("progress").removeAttribute("hidden");
-  }
-
-  jobTold(job, reply) {
-    const bar = this.byId("progress");
-    if (reply.kind === "progress") {
-      bar.value = reply.done / reply.steps;
-      return;
-    }
-    bar.setAttribute("hidden", "");
-    if (reply.kind === "error") return this.tell(reply.message, true);
-    job.picture = reply;
-    this.byId("method-note").textContent = reply.warnings.join(" ") || "Done: no reason to doubt the result.";
-    this.redraw();
-  }
-
-  infer(method) {
-    this.method = method;
-    this.byId("method-note").textContent = method ? `${method} is at work in the background.` : "";
-    if (this.state.asMap) this.arrange();
-    this.restartJobs();
-    this.redraw();
-  }
-
   takeSubject(number) {
     this.backend.ask("subject", { kind: "subject", number }, (reply) => {
-      if (reply.kind === "error") return this.tell(reply.message, true);
+      if (reply.kind === "error") return tell(reply.message, true);
       this.subject = reply;
       const sides = [0, 1].map((k) => new Set(reply.x.map((x) => x[k])).size);
       if (this.state.hello.inputs.length === 2 && sides[0] * sides[1] === reply.x.length) this.state.hello.sides = sides;
@@ -327,34 +240,8 @@ class Page {
     if (this.svg()) savePng(this.svg());
     else this.maps[0].map.canvas.toBlob((blob) => save("posterior.png", blob));
   }
-
-  tell(text, wrong = false) {
-    const status = this.byId("status");
-    status.textContent = text;
-    status.classList.toggle("wrong", wrong);
-  }
-}
-
-/** Coverage beside its nominal level, with standard errors over data sets. */
-function calibrationTable({ tasks, scores }) {
-  const names = Object.keys(scores).filter((name) => /^coverage_|^crps$|^mae$|^accuracy$/.test(name));
-  const label = (name) => (name.startsWith("coverage_") ? `within the ${name.slice(9)} % band` : name);
-  const value = (name, part) => {
-    const number = scores[name][part];
-    if (number === null) return "";
-    return name.startsWith("coverage_") ? `${(100 * number).toFixed(0)} %` : short(Number(number.toPrecision(3)));
-  };
-  const rows = names.flatMap((name) => [
-    element("dt", {}, label(name)), element("dd", {}, value(name, "mean")),
-    element("dd", { className: "quiet" }, `± ${value(name, "standard_error")}`),
-  ]);
-  return [element("dl", {}, ...rows), note(`Over ${tasks} data sets, each predicted from 10 to 50 % of its points.`)];
 }
 
 const embedded = document.getElementById("engine");
-const trouble = (text) => {
-  const status = document.getElementById("status");
-  status.textContent = text;
-  status.classList.add("wrong");
-};
+const trouble = (text) => tell(text, true);
 const backend = (embedded ? conditionHere : connect)((hello) => (window.page = new Page(backend, hello)), trouble);

@@ -2,20 +2,6 @@
 
 const TAIL = 0.05;
 
-/** Inputs of the picture: a line, or all pairs of two axes. */
-function gridInputs(asked) {
-  const lines = asked.axes.map(({ low, high, count }) => {
-    const step = count > 1 ? (high - low) / (count - 1) : 0;
-    return Array.from({ length: count }, (_, i) => (i > 0 && i === count - 1 ? high : i * step + low));
-  });
-  const rows = lines.length === 1 ? lines[0].map((a) => [a]) : lines[0].flatMap((a) => lines[1].map((b) => [a, b]));
-  return rows.map((row) => {
-    const x = [...asked.fixed];
-    asked.axes.forEach((axis, k) => (x[axis.input] = row[k]));
-    return x;
-  });
-}
-
 /** Outputs of the network at inputs for one sample, and the features of its last layer. */
 function run(model, layers, x, rows) {
   let h = x;

@@ -28,14 +28,6 @@ function short(value) {
   return String(Number(value.toPrecision(4)));
 }
 
-/** Evenly spaced numbers, as NumPy's linspace gives them. */
-function linspace(low, high, count) {
-  const step = count > 1 ? (high - low) / (count - 1) : 0;
-  const values = Array.from({ length: count }, (_, i) => i * step + low);
-  if (count > 1) values[count - 1] = high;
-  return values;
-}
-
 /** An element with attributes, within a parent. */
 function draw(parent, name, attributes = {}) {
   const element = document.createElementNS(SVG, name);

@@ -38,6 +38,7 @@ class Climbing:
 
 
 Start = tuple[Target, Tensor, Tensor | None]
+"""The target to climb, the starting positions, and the pull on every member, if there is one."""
 
 
 class ModeFinder(Method):
@@ -46,10 +47,8 @@ class ModeFinder(Method):
     whitened = True
 
     @abc.abstractmethod
-    def start(
-        self, target: Target, num_samples: int, generator: torch.Generator
-    ) -> tuple[Target, Tensor, Tensor | None]:
-        """The target to climb, the starting positions, and the pull on every member."""
+    def start(self, target: Target, num_samples: int, generator: torch.Generator) -> Start:
+        """Where the climb begins."""
 
     def num_steps(self, effort: Effort, num_samples: int) -> int:
         return STEPS if effort.steps is None else effort.steps
@@ -93,9 +92,7 @@ class Ensemble(ModeFinder):
     def __post_init__(self):
         check_fields(self)
 
-    def start(
-        self, target: Target, num_samples: int, generator: torch.Generator
-    ) -> tuple[Target, Tensor, Tensor | None]:
+    def start(self, target: Target, num_samples: int, generator: torch.Generator) -> Start:
         members = min(self.members, num_samples)
         position = target.draw_prior(members, generator)
         if not self.anchored:
@@ -141,9 +138,7 @@ class Laplace(ModeFinder):
     def __post_init__(self):
         check_fields(self)
 
-    def start(
-        self, target: Target, num_samples: int, generator: torch.Generator
-    ) -> tuple[Target, Tensor, Tensor | None]:
+    def start(self, target: Target, num_samples: int, generator: torch.Generator) -> Start:
         if not target.whitened:
             raise ValueError("whitened: got False, expected True: Laplace's approximation is the same in both")
         return target, target.draw_prior(1, generator), None

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+from bnnp._core.checks import check_choice
 from bnnp._core.random import normal
 from bnnp._core.shapes import Float, Tensor
 from bnnp.inference.target import Target
@@ -92,6 +93,9 @@ class GaussianVI(Variational):
         correlations: Which weights may be correlated: "mfvi" none, "ucvi" those into the same unit, "lcvi" those of
             the same layer, "fcvi" all.
 
+    Raises:
+        ValueError: If `correlations` is another word.
+
     Example:
         >>> ucvi = bnnp.inference.GaussianVI("ucvi")
         >>> found = bnnp.infer(model, x, y, method=ucvi, num_samples=8, steps=5)
@@ -100,6 +104,9 @@ class GaussianVI(Variational):
     """
 
     correlations: str = "mfvi"
+
+    def __post_init__(self):
+        check_choice("correlations", self.correlations, CORRELATIONS)
 
     def approximation(self, target: Target, generator: torch.Generator) -> GaussianApproximation:
         """Means drawn from the prior, small standard deviations."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import torch
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp._core.show import Shown, listed, span
 from bnnp.priors.base import Prior
 
 
-@dataclass(frozen=True)
-class Examples:
+@dataclass(frozen=True, eq=False, repr=False)
+class Examples(Shown):
     """The tasks that a start looks at, as the model sees them (standardised).
 
     Attributes:
@@ -37,9 +38,12 @@ class Examples:
         """The inputs of all tasks, one after the other."""
         return torch.cat(self.x)
 
+    def _described(self) -> dict[str, object]:
+        return {"tasks": len(self.x), "points": span(len(x) for x in self.x), "inputs": self.x[0].shape[1]}
 
-@dataclass(frozen=True)
-class SmoothNoise:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SmoothNoise(Shown):
     """A noise that may vary with the inputs, as a start finds it.
 
     Attributes:
@@ -57,6 +61,10 @@ class SmoothNoise:
     noise: Float[Tensor, "out"]
     bends: Float[Tensor, "terms 4"]
     coefficients: Float[Tensor, "terms out"]
+
+    def _described(self) -> dict[str, object]:
+        noise = listed([f"{value:.4g}" for value in self.noise.tolist()])
+        return {"noise": noise, "varies with the inputs": len(self.bends) > 0}
 
 
 class Start(abc.ABC):

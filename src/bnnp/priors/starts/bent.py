@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from bnnp._core.shapes import Float, Tensor
-from bnnp.priors.starts.mixed import minimise
+from bnnp.priors.starts.minimise import minimise
 
 GRID = torch.linspace(-4.5, 4.5, 91, dtype=torch.float64)
 """Values of `g` that integrals are summed over."""

@@ -7,7 +7,6 @@ step costs `O(tasks d^3)`, however many points there are.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp.priors.starts.minimise import minimise
 from bnnp.priors.starts.sums import Sums
 
 OWN, COMMON, OWN_SMOOTHNESS, COMMON_SMOOTHNESS, NOISE = range(5)
@@ -24,12 +24,11 @@ BELIEVED = torch.tensor([[-0.7, 0.0, 0.8, 0.8, -2.0], [1.5, 1.5, 0.5, 0.5, 2.0]]
 """Mean and standard deviation of the parameters before the data are seen, for outputs of unit variance."""
 FIRST = torch.tensor([math.log(0.5), 0.0, 0.8, 0.8, math.log(0.2)], dtype=torch.float64)
 """Where fits of the parameters begin."""
+LEAST_NOISE = 1e-4
+"""Least noise, for outputs of unit variance. Where outputs are all but exact, a covariance that is free finds a smaller
+one, with which weights cannot be inferred accurately in float64."""
 LEAST_EIGENVALUE = 1e-6
 """Share of the largest eigenvalue that is added to each, so that powers stay finite."""
-TOLERANCE = 1e-7
-"""A fit ends when an iteration gains less than this share of the log-evidence."""
-ITERATIONS = 40
-"""Largest number of iterations of a fit."""
 
 
 @dataclass(frozen=True)
@@ -226,23 +225,8 @@ def fit_mixed(
     def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
         return packed.loss(torch.from_numpy(vector), sums)
 
-    found, value = minimise(loss, packed.start())
+    found, value = minimise(loss, packed.start(), packed.least())
     return packed.model(torch.from_numpy(found)), -value
-
-
-def minimise(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> tuple[np.ndarray, float]:
-    """Where a function is least, and its value there, by L-BFGS. The function gives its value and its slope."""
-    from scipy import optimize  # slow to import, and only starts need it
-
-    def careful(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        try:
-            return loss(vector)
-        except torch.linalg.LinAlgError:  # pyright: ignore
-            return math.inf, np.zeros_like(vector)
-
-    options = {"maxiter": ITERATIONS, "ftol": TOLERANCE}
-    found = optimize.minimize(careful, start, jac=True, method="L-BFGS-B", options=options)
-    return found.x, float(found.fun)
 
 
 @dataclass(frozen=True)
@@ -267,6 +251,14 @@ class Packed:
             diagonal = self.first.shape.diagonal(dim1=-2, dim2=-1).log()
             parts += [diagonal.flatten(), self.first.shape[(..., *self._below())].flatten()]
         return torch.cat(parts).numpy()
+
+    def least(self) -> np.ndarray:
+        """Lower bounds of the free parameters."""
+        theta = torch.full_like(self.first.theta, -math.inf)
+        theta[:, NOISE] = math.log(LEAST_NOISE)
+        least = np.full(len(self.start()), -math.inf)
+        least[: int(self.free_theta.sum())] = theta[self.free_theta].numpy()
+        return least
 
     def loss(self, flat: Tensor, sums: Sums) -> tuple[float, np.ndarray]:
         """Minus the log-evidence and the log-density of the parameters, and its slope."""

@@ -8,7 +8,8 @@ import torch
 
 from bnnp._core.shapes import Float, Tensor
 from bnnp.priors.starts.freedom import SIMPLE, folds_of, standard_error
-from bnnp.priors.starts.mixed import MixedModel, Packed, fit_mixed, minimise
+from bnnp.priors.starts.minimise import minimise
+from bnnp.priors.starts.mixed import MixedModel, Packed, fit_mixed
 from bnnp.priors.starts.sums import Sums, TaskPoints
 
 SIZES = torch.tensor([2.0, 0.5, 0.5, 0.5], dtype=torch.float64)
@@ -98,7 +99,8 @@ def fit_noise(
         by_noise = coefficients / sizes.square() - _slope(packed.model(flat), here, sums, bends)
         return value + 0.5 * float((coefficients / sizes).square().sum()), np.append(slope, by_noise.numpy())
 
-    found, value = minimise(loss, np.append(packed.start(), np.zeros(shape)))
+    least = np.append(packed.least(), np.full(shape, -np.inf))
+    found, value = minimise(loss, np.append(packed.start(), np.zeros(shape)), least)
     flat, coefficients = _divided(found, count, shape)
     scaled = torch.cat(list(bends)) * sizes.T
     information = torch.eye(shape[0], dtype=scaled.dtype) + 2 * scaled.mT @ scaled

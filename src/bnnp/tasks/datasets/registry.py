@@ -20,7 +20,7 @@ SOURCES: dict[str, Callable[[], TaskSource]] = {
     "paul15": paul15,
     "era5": era5,
 }
-"""What one can train on."""
+"""Sources to train on."""
 
 TESTS: dict[str, Callable[[], TaskSource]] = {
     "sawtooth-tests": sawtooth_tests,

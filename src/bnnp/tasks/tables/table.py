@@ -12,6 +12,7 @@ import numpy as np
 
 from bnnp._core import cells
 from bnnp._core.frames import as_pandas, is_frame
+from bnnp._core.show import Shown, listed
 from bnnp.tasks.datasets.optional import optional_module
 from bnnp.tasks.tables import text
 
@@ -24,8 +25,8 @@ FIRST_ROW = 2
 DROP = "give missing='drop' to leave such rows out"
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(Shown):
     """A table of a user. `read_table` makes it.
 
     Attributes:
@@ -47,6 +48,9 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def _described(self) -> dict[str, object]:
+        return {"rows": len(self), "columns": listed([str(name) for name in self.frame.columns])}
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Raise `ValueError` unless every name is the name of exactly one column, and no name is there twice."""
