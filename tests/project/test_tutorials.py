@@ -4,8 +4,8 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
 import cards
+import pytest
 import tutorials
 
 from conftest import real_data
