@@ -75,7 +75,7 @@ numbers.
 
 ## The script
 
-```python
+``` { .python }
 --8<-- "examples/{name}.py"
 ```
 
