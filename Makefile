@@ -6,7 +6,7 @@ BNNP_DATA ?= $(wildcard ../shared/data)
 GOMP_SPINCOUNT ?= 10000
 export BNNP_DATA GOMP_SPINCOUNT
 
-.PHONY: demo test slow lowest lint docs bench clean
+.PHONY: demo test slow lowest newest package cards tutorials lint docs bench clean
 
 demo: .venv/installed  ## Meta-train on sawtooth tasks, print scores beside the oracle's, write figures (about 5 minutes)
 	$(BIN)/bnnp demo --out demo
@@ -17,8 +17,17 @@ test: lint  ## Lint, check types and the import arrow, run the tests
 slow: .venv/installed  ## The studies that take minutes
 	$(BIN)/pytest -m slow
 
-lowest: .venv/installed  ## Try the minimum versions of pyproject.toml, in an environment that is removed afterwards (minutes)
-	$(BIN)/python tests/project/lowest.py
+lowest newest: .venv/installed  ## Try the minimum, or the newest, versions of all dependencies in an empty environment (minutes)
+	PYTHONPATH=tests $(BIN)/python -m project.environments $@
+
+package: .venv/installed  ## Build wheel and sdist in dist/, and check what is in them
+	PYTHONPATH=tests $(BIN)/python -m project.package dist
+
+cards: .venv/installed  ## Write the cards of the models that ship (minutes)
+	$(BIN)/python docs_tools/cards.py
+
+tutorials: .venv/installed  ## Run the scripts of the tutorials, and write their pages (minutes)
+	$(BIN)/python docs_tools/tutorials.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -42,4 +51,4 @@ bench: .venv/installed  ## Time a training step and a prediction, beside a plain
 	touch $@
 
 clean:
-	rm -rf .venv demo site
+	rm -rf .venv demo dist site

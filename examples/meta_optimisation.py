@@ -1,21 +1,26 @@
-"""Bayesian optimisation of a new function with a prior learned from related ones, beside Gaussian processes.
+"""Bayesian optimisation over related tasks
 
-    python examples/meta_optimisation.py --out docs/figures/meta_optimisation.png      # about half an hour on one core
+Takeaway: a prior from related functions saves evaluations of the next one: here the top was nearly found after five.
+A Gaussian process that was given the mean of all functions needed ten; without it, it stayed behind.
 
-The functions are shifted and stretched copies of Branin's function, observed with noise. From 100 of them, 40 random
-points each, a BNNP learns its prior, and a Gaussian process its hyperparameters by the sum of marginal likelihoods. On
-20 new functions each method starts from the same two random points. The Gaussian processes have a constant mean, so
-they cannot know the shape that all functions share; one with a learned mean function is not among the methods. Needs
-`pip install bnnp[botorch]`.
+    python examples/meta_optimisation.py OUT_FOLDER
+
+The functions are shifted and stretched copies of Branin's function, observed with noise. From 60 of them, 40 random
+points each, a BNNP learns its prior. The Gaussian processes that it is compared with learn nothing from them, or
+their hyperparameters, or also a mean function: what all functions have in common. On new functions each method starts
+from the same two random points. Needs `pip install 'bnnp[botorch]'`. Few repeats: `--repeats 20 --tasks 100 --minutes
+5` gives smaller standard errors, in about half an hour on one core.
 """
 
-import argparse
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
 
 import gpytorch
 import numpy as np
 import torch
+import typer
 from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.fit import fit_gpytorch_mll
@@ -23,12 +28,14 @@ from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from botorch.sampling.get_sampler import get_sampler
 from matplotlib.figure import Figure
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import bnnp
 from bnnp.botorch import BNNPModel
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-NOISE, FIRST, COLOURS = 0.05, 2, {"bnnp": "C0", "GP": "C1", "GP, transferred": "C2", "random search": "0.5"}
+NOISE, FIRST = 0.05, 2
 Surrogate = Callable[[torch.Tensor, torch.Tensor], AcquisitionFunction]
 
 
@@ -59,8 +66,7 @@ def observed(function: Shifted, x: torch.Tensor, generator: torch.Generator) -> 
 
 def with_bnnp(data: list[tuple[torch.Tensor, torch.Tensor]], minutes: float) -> Surrogate:
     model = bnnp.BNNP(2, 1, (48, 48), "silu", last_layer="likelihood", dtype=torch.float64, seed=0)
-    learned = bnnp.learn(model, bnnp.tasks.from_arrays(data), minutes=minutes, progress=False)
-    print(*learned.decisions, sep="\n", flush=True)
+    bnnp.learn(model, bnnp.tasks.from_arrays(data), minutes=minutes, progress=False, seed=0)
 
     def surrogate(x: torch.Tensor, y: torch.Tensor) -> AcquisitionFunction:
         own = BNNPModel(model, x, y, num_samples=128)
@@ -76,9 +82,28 @@ def with_gp(x: torch.Tensor, y: torch.Tensor) -> AcquisitionFunction:
     return LogExpectedImprovement(own, own.posterior(x).mean.max())
 
 
-def with_transferred_gp(data: list[tuple[torch.Tensor, torch.Tensor]], steps: int) -> Surrogate:
-    """Mean, length scales, output scale and noise from all functions together, then fixed."""
-    likelihood, mean = gpytorch.likelihoods.GaussianLikelihood().double(), gpytorch.means.ConstantMean().double()
+class SharedMean(gpytorch.means.Mean):
+    """What all functions have in common: the mean of a Gaussian process of points of all of them together."""
+
+    def __init__(self, data: list[tuple[torch.Tensor, torch.Tensor]], most: int = 400):
+        super().__init__()
+        x, y = (torch.cat(parts) for parts in zip(*data, strict=True))
+        rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:most]
+        kernel = ConstantKernel() * RBF(np.array([0.5, 0.5])) + WhiteKernel()  # pyright: ignore[reportArgumentType]
+        fitted = GaussianProcessRegressor(kernel, random_state=0).fit(x[rows].numpy(), y[rows].numpy())
+        height, *scales, _ = np.exp(fitted.kernel_.theta)  # pyright: ignore[reportAttributeAccessIssue]
+        self.scales, self.x, self.weights = torch.tensor(scales), x[rows], height * torch.as_tensor(fitted.alpha_)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        distances = ((x.unsqueeze(-2) - self.x) / self.scales).square().sum(-1)
+        return (torch.exp(-distances / 2) @ self.weights).squeeze(-1)
+
+
+def with_transferred_gp(
+    data: list[tuple[torch.Tensor, torch.Tensor]], steps: int, mean: gpytorch.means.Mean
+) -> Surrogate:
+    """Length scales, output scale and noise (and a constant mean) from all functions together, then fixed."""
+    likelihood, mean = gpytorch.likelihoods.GaussianLikelihood().double(), mean.double()
     kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=2)).double()
 
     def gp(x: torch.Tensor, y: torch.Tensor) -> SingleTaskGP:
@@ -91,14 +116,11 @@ def with_transferred_gp(data: list[tuple[torch.Tensor, torch.Tensor]], steps: in
     parameters = {id(p): p for part in (likelihood, mean, kernel) for p in part.parameters()}
     optimiser = torch.optim.Adam(list(parameters.values()), lr=0.1)
     several.train()
-    for step in range(1, steps + 1):
+    for _ in range(steps):
         optimiser.zero_grad()
         loss = -objective(several(*several.train_inputs), several.train_targets)  # pyright: ignore
         loss.backward()
         optimiser.step()
-        if step in (steps // 2, steps):  # has it converged?
-            scales, noise = kernel.base_kernel.lengthscale.tolist(), likelihood.noise.sqrt().item()
-            print(f"GP, transferred: step {step}, loss {loss.item():.4f}, length scales {scales}, noise {noise:.4f}")
 
     def surrogate(x: torch.Tensor, y: torch.Tensor) -> AcquisitionFunction:
         own = gp(x, y).eval()
@@ -107,28 +129,16 @@ def with_transferred_gp(data: list[tuple[torch.Tensor, torch.Tensor]], steps: in
     return surrogate
 
 
-def regrets(
-    function: Shifted, surrogate: Surrogate | None, evaluations: int, seed: int, restarts: int = 3
-) -> list[float]:
-    """How far the best point so far is below the best of all, without noise, after each evaluation.
-
-    Args:
-        function: The function.
-        surrogate: Makes an acquisition function of the points so far; None for random points.
-        evaluations: How many there are.
-        seed: Seed of the first points, the noise and the restarts.
-        restarts: Restarts of the search for the best acquisition value, each of 10 times as many iterations.
-    """
+def regrets(function: Shifted, surrogate: Surrogate | None, evaluations: int, seed: int) -> list[float]:
+    """How far the best point so far is below the best of all, without noise, after each evaluation."""
     generator = torch.Generator().manual_seed(seed)
     x, y = points(function, FIRST, generator)
     for step in range(evaluations - FIRST):
         if surrogate is None:
             new = torch.rand(1, 2, generator=generator, dtype=torch.float64)
         else:
-            options: dict[str, bool | float | int | str] = {"maxiter": 10 * restarts, "seed": 1000 * seed + step}
-            new, _ = optimize_acqf(
-                *(surrogate(x, y), BOUNDS), q=1, num_restarts=restarts, raw_samples=64, options=options
-            )
+            options: dict[str, bool | float | int | str] = {"maxiter": 30, "seed": 1000 * seed + step}
+            new, _ = optimize_acqf(surrogate(x, y), BOUNDS, q=1, num_restarts=3, raw_samples=64, options=options)
         x, y = torch.cat([x, new]), torch.cat([y, observed(function, new, generator)])
     return (function.best - np.maximum.accumulate(function(x)[:, 0].numpy())).clip(min=0).tolist()
 
@@ -139,7 +149,7 @@ def figure(found: dict[str, np.ndarray]) -> Figure:
     for method, values in found.items():
         mean, error = values.mean(0), values.std(0, ddof=1) / len(values) ** 0.5
         steps = np.arange(1, values.shape[1] + 1)
-        axes.errorbar(steps, mean, yerror(mean, error), capsize=2, label=method, color=COLOURS[method])
+        axes.errorbar(steps, mean, yerror(mean, error), capsize=2, label=method)
     axes.set(xlabel="evaluations", ylabel="regret, mean and standard error", yscale="log")
     axes.legend(fontsize=8)
     return drawn
@@ -150,38 +160,40 @@ def yerror(mean: np.ndarray, error: np.ndarray) -> np.ndarray:
     return np.stack([np.minimum(error, 0.9 * mean), error])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=100, help="functions to learn from")
-    parser.add_argument("--minutes", type=float, default=5.0, help="time to learn the prior")
-    parser.add_argument("--repeats", type=int, default=20, help="new functions")
-    parser.add_argument("--evaluations", type=int, default=12, help="evaluations of each")
-    parser.add_argument("--restarts", type=int, default=3, help="restarts of each search for the next point")
-    parser.add_argument("--methods", nargs="+", choices=list(COLOURS), default=list(COLOURS), help="all by default")
-    parser.add_argument("--out", default="meta_optimisation.png")
-    chosen = parser.parse_args()
+def main(
+    folder: Annotated[Path, typer.Argument()] = Path("meta_optimisation"),
+    tasks: int = 60,
+    repeats: int = 5,
+    evaluations: int = 10,
+    minutes: float = 0.7,
+    quick: bool = False,
+) -> None:
     warnings.simplefilter("ignore")  # those of BoTorch and its optimisers
+    if quick:
+        tasks, repeats, evaluations, minutes = 4, 2, 3, 0.1
+    steps = 2 if quick else 150
     generator = torch.Generator().manual_seed(0)
-    data = [points(Shifted(generator), 40, generator) for _ in range(chosen.tasks)]
-    makers: dict[str, Callable[[], Surrogate | None]] = {
-        "bnnp": lambda: with_bnnp(data, chosen.minutes),
-        "GP": lambda: with_gp,
-        "GP, transferred": lambda: with_transferred_gp(data, 200),
-        "random search": lambda: None,
+    data = [points(Shifted(generator), 40, generator) for _ in range(tasks)]
+    methods: dict[str, Surrogate | None] = {
+        "bnnp": with_bnnp(data, minutes),
+        "GP, shared mean": with_transferred_gp(data, steps, SharedMean(data)),
+        "GP, transferred": with_transferred_gp(data, steps, gpytorch.means.ConstantMean()),
+        "GP": with_gp,
+        "random search": None,
     }
-    new = [Shifted(torch.Generator().manual_seed(10_000 + i)) for i in range(chosen.repeats)]
-    found = {}
-    for name in chosen.methods:
-        surrogate = makers[name]()
-        found[name] = np.array(
-            [regrets(f, surrogate, chosen.evaluations, i, chosen.restarts) for i, f in enumerate(new)]
-        )
-        for count in (4, 8, chosen.evaluations):
-            values = found[name][:, min(count, found[name].shape[1]) - 1]
-            error = values.std(ddof=1) / len(values) ** 0.5
-            print(f"{name}: regret after {count} evaluations {values.mean():.4f} ± {error:.4f}", flush=True)
-    bnnp.plots.save_figure(figure(found), chosen.out)
+    new = [Shifted(torch.Generator().manual_seed(10_000 + i)) for i in range(repeats)]
+    found = {
+        name: np.array([regrets(function, surrogate, evaluations, i) for i, function in enumerate(new)])
+        for name, surrogate in methods.items()
+    }
+    print(f"Regret: how far the best point so far is below the best of all. Means over {repeats} new functions.")
+    counts = sorted({3, 5, evaluations} & set(range(evaluations + 1)))
+    print("after evaluation    " + "".join(f"{count:>16}" for count in counts))
+    for name, values in found.items():
+        means, errors = values.mean(0), values.std(0, ddof=1) / len(values) ** 0.5
+        print(f"{name:<20}" + "".join(f"{means[count - 1]:>8.3f} ± {errors[count - 1]:.3f}" for count in counts))
+    bnnp.plots.save_figure(figure(found), folder / "meta_optimisation.png")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

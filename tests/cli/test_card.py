@@ -46,12 +46,18 @@ def test_it_is_written_with_a_figure_of_the_prior(bnnp_command, trained, tmp_pat
     assert (tmp_path / "card_prior.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_scores_are_measured_on_a_source_beside_the_best_possible(bnnp_command, monkeypatch):
+def test_scores_are_measured_on_a_source_beside_the_best_possible(bnnp_command, monkeypatch, tmp_path):
     few = bnnp.evaluate
-    monkeypatch.setattr(bnnp, "evaluate", lambda *a, **k: few(*a, **{**k, "num_tasks": 2, "num_samples": 4}))
-    code, out, err = bnnp_command("card", "zoo:gp", "--source", "gp", "--quiet")
+    monkeypatch.setattr("bnnp.cli.card.TESTED", 2)
+    monkeypatch.setattr(bnnp, "evaluate", lambda *a, **k: few(*a, **{**k, "num_samples": 4}))
+    code, shown, err = bnnp_command("card", "zoo:gp", "--source", "gp", "--quiet", "--out", tmp_path / "gp.md")
     assert code == 0, err
+    assert shown.splitlines()[1:] == [f"wrote {tmp_path / name}" for name in ("gp_calibration.png", "gp_prior.png")]
+    out = (tmp_path / "gp.md").read_text()
+    assert "(gp_calibration.png)" in out
+    assert "(gp_prior.png)" in out
     assert "| score | this model | the best possible |" in out
+    assert "over 2 data sets (`bnnp card zoo:gp --source gp --seed 0`)" in out
     (row,) = [line for line in out.splitlines() if line.startswith("| mae |")]
     ours, best = (float(cell.split("±")[0]) for cell in row.strip("|").split("|")[1:])
     expected = few(bnnp.load("zoo:gp"), bnnp.tasks.gp(), num_tasks=2, num_samples=4)["mae"]
@@ -64,7 +70,7 @@ def test_what_is_not_recorded_is_said_to_be_so(bnnp_command, trained, tmp_path):
     assert "Not recorded" in bnnp_command("card", trained)[1]
     fresh = bnnp.BNNP(1, 1, hidden=(4,)).save(tmp_path / "fresh.bnnp")
     assert "does not say which range" in bnnp_command("card", fresh)[1]
-    assert "zoo/README.md" in bnnp_command("card", "zoo:sawtooth")[1]
+    assert "The paper's sawtooth process" in bnnp_command("card", "zoo:sawtooth")[1]
 
 
 def test_a_neural_process_has_a_card_too(bnnp_command, tmp_path):

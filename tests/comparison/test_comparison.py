@@ -75,6 +75,22 @@ def test_the_mixed_model_predicts_as_the_normal_distribution_says():
     assert np.abs(short.mean - tasks[0].y[3:, 0].numpy()).max() < 3 * short.std.max()
 
 
+def test_the_mixed_model_has_a_spread_where_few_data_sets_leave_no_variance_between_them():
+    """Statsmodels' own covariance of the shared effects is then not one: variances below zero were NaN scores."""
+    random = np.random.default_rng(39)
+    who, time = np.repeat([0, 1, 2], 11), np.tile(np.linspace(0.25, 24, 11), 3)
+    dose = np.array([0.6, 1.0, 1.4])[who]
+    height, pace = (np.exp(0.3 * random.normal(size=3))[who] for _ in range(2))
+    conc = dose * height * time * np.exp(-time / (4 * pace)) + 0.3 * random.normal(size=33)
+    frame = pd.DataFrame({"who": who, "time": time, "dose": dose, "conc": conc})
+    tasks = bnnp.tasks.from_table(frame, task="who", x=["time", "dose"], y="conc").standardised().tasks
+    predict = METHODS["mixed model"](tasks, 1, 0)
+    for task in tasks:
+        predicted = predict(task.take(torch.arange(4)), task.x[4:])
+        assert isinstance(predicted, Normal)
+        assert (predicted.std > 0).all()
+
+
 def test_the_command_writes_scores_gains_and_a_figure(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bnnp.comparison.run.METHODS", SIMPLE)
     lines().to_csv(tmp_path / "t.csv", index=False)

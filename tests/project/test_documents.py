@@ -15,6 +15,14 @@ def fenced(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.S)
 
 
+LINK = r'\]\(([\w/.]+)\)|src="([\w/.]+)"'
+
+
+def said_to_print(text: str, number: int) -> str:
+    """What stands below the words that a piece of code prints, the first or a later one."""
+    return fenced(re.split(r"^prints\b", text, flags=re.M)[number + 1], "")[0]
+
+
 def write_small_trial(folder: Path) -> None:
     """Tables of the names and columns that README and the first page read, small enough to learn from in a moment."""
     (folder / "trial").mkdir()
@@ -45,10 +53,10 @@ def test_the_three_lines_print_what_the_readme_says(tmp_path, monkeypatch):
     readme = (ROOT / "README.md").read_text()
     names: dict = {}
     exec(compile(fenced(readme, "python")[0], "README.md", "exec"), names)
-    said = fenced(readme.split("\nprints\n", 1)[1], "")[0].strip().splitlines()
-    assert said[0].split() == list(names["frame"])
-    numbers = [[float(cell) for cell in line.split()[1:6]] for line in said[1:]]
-    assert names["frame"].iloc[:, 1:6].to_numpy() == pytest.approx(np.array(numbers), abs=0.5)
+    said = said_to_print(readme, 0).strip().splitlines()
+    numbers = [[float(cell) for cell in line.split()[1:]] for line in said[1:]]
+    shown = names["frame"][said[0].split()].drop(columns="subject")
+    assert shown.to_numpy() == pytest.approx(np.array(numbers), abs=0.5)
 
 
 @pytest.mark.parametrize("page", ["learned_prior", "trust", "new_subjects"])
@@ -64,7 +72,7 @@ def test_the_examples_of_pages_for_users_run(page, tmp_path, monkeypatch):
 def test_the_readme_example_prints_what_the_readme_says():
     readme = (ROOT / "README.md").read_text()
     _, code = fenced(readme, "python")
-    said = fenced(readme.split("\nprints\n", 2)[2], "")[0]
+    said = said_to_print(readme, 1)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
@@ -133,6 +141,7 @@ def test_the_examples_of_other_inference_run():
         "docs/inference.md",
         *(f"docs/notes/{path.name}" for path in sorted((ROOT / "docs" / "notes").glob("*.md"))),
         "docs/app.md",
+        "docs/index.md",
         *(f"docs/{page}.md" for page in ("get_started", "how_many", "learned_prior", "trust", "columns", "models")),
         *(f"docs/{page}.md" for page in ("new_subjects", "coming_from", "tutorials", "faq", "paper", "glossary")),
     ],
@@ -141,7 +150,7 @@ def test_files_that_documents_name_exist(document):
     text = (ROOT / document).read_text()
     named = re.findall(r"`((?:docs|tests|examples|benchmarks|src)/[\w/.]+|[A-Z]+\.(?:md|cff))`", text)
     places = [ROOT / name for name in named if name != "src/bnnp/priors/yours.py"]
-    places += [(ROOT / document).parent / link for link in re.findall(r"\]\(([\w/.]+)\)", text)]
+    places += [(ROOT / document).parent / link for pair in re.findall(LINK, text) for link in pair if link]
     missing = [place for place in places if not place.exists()]
     assert not missing
 

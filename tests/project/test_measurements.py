@@ -32,9 +32,10 @@ TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.M
 
 
 def sections(document: Path) -> list[str]:
-    """From one heading to the next. The README of an experiment has one command for all of it."""
+    """From one heading to the next. The README of an experiment, or a model card, has one command for all of it."""
     text = document.read_text()
-    return [text] if EXPERIMENTS in document.parents else re.split(r"^(?=#+ )", text, flags=re.M)
+    whole = EXPERIMENTS in document.parents or document.parent.name == "cards"
+    return [text] if whole else re.split(r"^(?=#+ )", text, flags=re.M)
 
 
 def measured_tables(section: str) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +18,12 @@ from bnnp._core.files import write_atomically
 from bnnp.cli.evaluate import TestSource
 from bnnp.cli.options import OUTPUT, ModelFile, Quiet, Seed
 from bnnp.cli.words import print_files
+from bnnp.evaluation.scores import drawn_splits
 from bnnp.models import MetaLearner
 from bnnp.tasks.datasets.registry import SOURCES, TESTS, source_named
 from bnnp.tasks.source import TaskSource
 from bnnp.tasks.tables import check_out
+from bnnp.tasks.task import Split
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +36,28 @@ OutCard = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+TESTED = 64
+"""Data sets of a source on which the model is scored; a source of fixed test sets has all of them."""
 DRAWN = 10
 """Functions in the figure of the prior."""
+
+
+@dataclass(frozen=True)
+class _Test:
+    """What the model is scored on.
+
+    source: its name; tasks: the source itself; splits: the data sets, with what is known of them.
+    """
+
+    source: str
+    tasks: TaskSource
+    splits: Sequence[Split]
+    seed: int
+
+    @staticmethod
+    def of(source: str, seed: int) -> "_Test":
+        tasks = source_named(source, {**TESTS, **SOURCES})
+        return _Test(source, tasks, drawn_splits(tasks, TESTED, seed), seed)
 
 
 def card(
@@ -50,17 +74,20 @@ def card(
     if out is not None:
         check_out(out, (".md",))
     loaded = bnnp.load(model)
-    tasks = None if source is None else source_named(source, {**TESTS, **SOURCES})
-    parts = [*_of_the_file(model, loaded), *_training(model), *_scores(loaded, source, tasks, seed, quiet)]
-    files = []
+    test = None if source is None else _Test.of(source, seed)
+    parts = [*_of_the_file(model, loaded), *_training(model), *_scores(model, loaded, test, quiet)]
+    written = []
+    if out is not None and test is not None and loaded.likelihood.real_valued:
+        written.append(plots.save_figure(_calibration(loaded, test), out.with_name(f"{out.stem}_calibration.png")))
+        parts.append(f"![Observed against promised coverage of intervals]({written[0].name})")
     if out is not None and loaded.weight_prior is not None and loaded.columns.ranges is not None and _is_curve(loaded):
-        files.append(plots.save_figure(_prior_figure(loaded, seed), out.with_name(f"{out.stem}_prior.png")))
-        parts += ["## Functions drawn from its prior", f"![Functions drawn from the prior]({files[0].name})"]
+        written.append(plots.save_figure(_prior_figure(loaded, seed), out.with_name(f"{out.stem}_prior.png")))
+        parts += ["## Functions drawn from its prior", f"![Functions drawn from the prior]({written[-1].name})"]
     text = "\n\n".join([*parts, *_limits(loaded)]) + "\n"
     if out is None:
         print(text, end="")
     else:
-        print_files([write_atomically(out, text), *files])
+        print_files([write_atomically(out, text), *written])
 
 
 def _of_the_file(name: str, model: MetaLearner) -> Iterator[str]:
@@ -97,7 +124,7 @@ def _training(name: str) -> Iterator[str]:
     file = Path(name)
     beside = (file if file.is_dir() else file.parent) / "history.json"
     if name.startswith("zoo:"):
-        yield "How it was made stands in `src/bnnp/zoo/README.md` of the repository."
+        yield _recipe_of_the_zoo(name)
         return
     try:
         steps = json.loads(beside.read_text())["steps"]
@@ -111,23 +138,38 @@ def _training(name: str) -> Iterator[str]:
         yield f"What was decided, and how data sets that were left out were predicted: `{report.name}` beside the file."
 
 
-def _scores(model: MetaLearner, source: str | None, tasks: TaskSource | None, seed: int, quiet: bool) -> Iterator[str]:
+def _recipe_of_the_zoo(name: str) -> str:
+    """How a model that ships was made: its section of the file that lies beside it."""
+    sections = files("bnnp.zoo").joinpath("README.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    titles_and_texts = (section.split("\n", 1) for section in sections)
+    return next(text.strip() for title, text in titles_and_texts if f"`{name}`" in title)
+
+
+def _scores(name: str, model: MetaLearner, test: _Test | None, quiet: bool) -> Iterator[str]:
     """The scores on a source of data sets, beside those of the exact predictions where the source knows them."""
     yield "## Scores"
-    if tasks is None:
+    if test is None:
         yield "Not measured for this card. `--source NAME` measures them; for a table, `bnnp evaluate` does."
         return
-    found = {"this model": bnnp.evaluate(model, tasks, seed=seed, progress=not quiet)}
-    if hasattr(tasks, "oracle"):
-        found["the best possible"] = bnnp.evaluate(bnnp.Oracle(tasks), tasks, seed=seed)  # pyright: ignore
-    count = len(found["this model"].per_task)
-    yield f"Means and standard errors over {count} data sets of `{source}`, seed {seed}."
+    found = {"this model": bnnp.evaluate(model, test.splits, seed=test.seed, progress=not quiet)}
+    if hasattr(test.tasks, "oracle"):
+        oracle = bnnp.Oracle(test.tasks)  # pyright: ignore
+        found["the best possible"] = bnnp.evaluate(oracle, test.splits, seed=test.seed)
+    command = f"bnnp card {name} --source {test.source} --seed {test.seed}"
+    yield f"Means and standard errors over {len(test.splits)} data sets (`{command}`)."
     lines = ["| score | " + " | ".join(found) + " |", "|---" * (1 + len(found)) + "|"]
-    for name in found["this model"].names():
-        plain = name.split("@")[0]
+    for kind in found["this model"].names():
+        plain = kind.split("@")[0]
         cells = [f"{scores[plain]:.3f} ± {scores.standard_error(plain):.3f}" for scores in found.values()]
         lines.append(f"| {plain} | " + " | ".join(cells) + " |")
     yield "\n".join(lines)
+
+
+def _calibration(model: MetaLearner, test: _Test) -> "Figure":
+    posts = [model.condition(split.context.x, split.context.y, seed=test.seed) for split in test.splits]
+    predicted = [post.predict(split.target.x) for post, split in zip(posts, test.splits, strict=True)]
+    truths = [split.target.y.numpy() for split in test.splits]
+    return plots.calibration(list(zip(predicted, truths, strict=True)), seed=test.seed)
 
 
 def _limits(model: MetaLearner) -> Iterator[str]:

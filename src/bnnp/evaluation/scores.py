@@ -24,6 +24,8 @@ from bnnp.tasks.task import Split
 if TYPE_CHECKING:
     import pandas as pd
 _SPLIT, _CONDITION, _OBSERVE = 1, 2, 3
+SHARE = (0.1, 0.5)
+"""Range of the share of a task's points that is context, where nothing else is said."""
 
 
 class Posterior(Protocol):
@@ -119,7 +121,7 @@ def evaluate(
     *,
     num_samples: int | None = None,
     num_tasks: int = 64,
-    context_share: float | tuple[float, float] | ContextSize = (0.1, 0.5),
+    context_share: float | tuple[float, float] | ContextSize = SHARE,
     context_count: int | tuple[int, int] | ContextCount | None = None,
     noise: float | None = None,
     progress: bool = False,
@@ -193,6 +195,17 @@ def _check_columns(model: Any, tasks: Any) -> None:
                 f"{what}: got {listed(given)}, expected {listed(trained)} as in the model's training; read the table "
                 "by bnnp.tasks.from_table(..., like=model)"
             )
+
+
+def drawn_splits(tasks: TaskSource, num_tasks: int, seed: Seed = 0) -> Sequence[Split]:
+    """The splits on which `evaluate` scores a model, where nothing is said of their contexts.
+
+    Args:
+        tasks: A source, of which tasks are drawn (all of a collection) and split at random, or its fixed splits.
+        num_tasks: Number of tasks that are drawn.
+        seed: Seed of the tasks and their splits, as given to `evaluate`.
+    """
+    return _splits(tasks, num_tasks, SHARE, None, child(as_integer(seed), _SPLIT))
 
 
 def _score_one(

@@ -1,7 +1,10 @@
-"""`make lowest`: are the minimum versions in `pyproject.toml` enough? Needs a package index.
+"""`make lowest` and `make newest`: do the versions work that `pyproject.toml` allows? Needs a package index.
 
-In an environment of its own, in a folder that is removed afterwards, every dependency is installed at its minimum, then
-the wheel of this tree; a short run goes through everything that the library uses them for.
+    PYTHONPATH=tests python -m project.environments lowest
+    PYTHONPATH=tests python -m project.environments newest [REQUIREMENT ...]      # such as torch==2.13.0
+
+In an empty environment in a folder that is removed afterwards, every dependency is installed at its minimum, or at its
+newest version, then the wheel of this tree; a short run goes through everything that the library uses them for.
 """
 
 import re
@@ -11,6 +14,8 @@ import tempfile
 import tomllib
 import venv
 from pathlib import Path
+
+from project import package
 
 ROOT = Path(__file__).parents[2]
 USE = """
@@ -44,19 +49,24 @@ def lowest_versions() -> list[str]:
     return [re.sub(r">=", "==", line) for line in project["dependencies"]]
 
 
-def main() -> None:
+def main(which: str, *held: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         venv.create(home / "environment", with_pip=True)
         python = str(home / "environment" / "bin" / "python")
-        pins = lowest_versions()
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *pins, str(ROOT)], check=True)
+        pins = lowest_versions() if which == "lowest" else list(held)
+        wheel, _ = package.build(home / "dist")
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *pins, str(wheel)], check=True)
         subprocess.run([python, "-W", "ignore", "-c", USE], check=True, cwd=home)
         subprocess.run([python, "-m", "bnnp", *COMMAND], check=True, cwd=home)
         subprocess.run([python, "-m", "bnnp", "train", "--help"], check=True, cwd=home, stdout=subprocess.DEVNULL)
         assert (home / "predictions.csv").stat().st_size > 0
-    print("tried, with Python", sys.version.split()[0] + ":", " ".join(pins))
+        listed = [python, "-m", "pip", "list", "--format=freeze"]
+        found = subprocess.run(listed, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    print("tried, with Python", sys.version.split()[0] + ":", " ".join(found))
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] not in (["lowest"], ["newest"]):
+        raise SystemExit("got no kind of environment, expected lowest or newest")
+    main(*sys.argv[1:])
