@@ -111,8 +111,8 @@ def test_related_functions_save_evaluations_and_a_shared_mean_helps_the_gp():
 
 def test_a_stream_keeps_its_size_and_a_few_thousand_points_do_as_well_as_a_million():
     text = shown("million_points")
-    sizes = {row(text, label)[-1] for label in ("       0", "       1 ", "     100 ")}
-    assert len(sizes) == 1
+    stream = text.split("file, kB")[1]
+    assert len({row(stream, label)[-1] for label in ("0 ", "1 ", "20 ", "100 ")}) == 1
     assert row(text, "1,000,000")[0] < 60
     assert row(text, "10,000")[1] < row(text, "1,000,000")[1] + 0.02
 
@@ -121,5 +121,5 @@ def test_a_stream_keeps_its_size_and_a_few_thousand_points_do_as_well_as_a_milli
 def test_a_model_card_is_of_the_file_as_it_is(name):
     page = (cards.PAGES / f"{name}.md").read_text()
     assert cards.checksum(name) in page
-    for part in ("## Scores", "| score | this model | the best possible |", "## Limits", f"{name}_calibration.png"):
+    for part in ("## Scores", "| score | this model |", "## Limits", f"{name}_calibration.png"):
         assert part in page
