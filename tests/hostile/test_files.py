@@ -141,7 +141,8 @@ def test_sizes_of_a_model_that_do_not_fit_its_tensors_take_no_memory(change, sav
     tensors, header = read_tensors(saved["model"], "model")
     path = write_tensors(tmp_path / "m.bnnp", "model", tensors, {**header, "config": {**header["config"], **change}})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ValueError, match=r"m\.bnnp: the model file is damaged \(a tensor of \d+ numbers, where"):
+    refused = r"m\.bnnp: the model file is damaged \((a tensor of \d+ numbers, where|.*got a request for)"
+    with pytest.raises(ValueError, match=refused):
         bnnp.load(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
 

@@ -28,7 +28,7 @@ def small() -> bnnp.BNNP:
 def short_rounds(monkeypatch):
     monkeypatch.setattr(rounds, "FIRST_STEPS", {rounds.FEATURES: 2, rounds.EVERYTHING: 3})
     monkeypatch.setattr("bnnp.priors.starts.freedom.BRANCHES", ())  # the start has tests of its own
-    monkeypatch.setattr("bnnp.priors.starts.mixed.ITERATIONS", 2)
+    monkeypatch.setattr("bnnp.priors.starts.minimise.ITERATIONS", 2)
     monkeypatch.setattr(judging, "LEFT_OUT", (0.25, 6))
     monkeypatch.setattr(rounds, "MANY_TASKS", 0)
     monkeypatch.setattr(judging, "DIVISIONS", 1)

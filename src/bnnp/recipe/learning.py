@@ -119,12 +119,7 @@ def learn(
     check_kind("folder", folder, (str, Path, NoneType), "the path of a folder, or None")
     if folder is not None and as_path(folder, "folder").is_file():
         raise ValueError(f"folder: got {str(folder)!r}, which is a file, expected a folder")
-    models = list(model) if isinstance(model, Sequence) else [model]
-    if not models:
-        raise ValueError("model: got an empty sequence, expected a model or several")
-    for one in models:
-        check_kind("model", one, MetaLearner, "a model, as bnnp.BNNP(in_size=1, out_size=1), or several in a list")
-        check_tasks(one, tasks)
+    models = _checked(model, tasks)
     size, number = context_size(context_share), as_integer(seed)
     known, left_out = divided(tasks, size, number)
     if not left_out.count:
@@ -145,6 +140,17 @@ def learn(
         return Learned(chosen, best.take(chosen).history, told, scores, judged=judged)
     told.append("The model has then learned from all data sets in the same way.")
     return Learned(chosen, final.history, told, scores, final.interrupted, judged)
+
+
+def _checked(model: Trained | Sequence[Trained], tasks: TaskSource) -> list[Trained]:
+    """The models, each of which can learn from the tasks."""
+    models = list(model) if isinstance(model, Sequence) else [model]
+    if not models:
+        raise ValueError("model: got an empty sequence, expected a model or several")
+    for one in models:
+        check_kind("model", one, MetaLearner, "a model, as bnnp.BNNP(in_size=1, out_size=1), or several in a list")
+        check_tasks(one, tasks)
+    return models
 
 
 def _too_few(tasks: TaskSource) -> str:

@@ -9,6 +9,7 @@ from typing import Any, overload
 from bnnp._core.checks import check_kind
 from bnnp._core.files import as_path
 from bnnp._core.shapes import Tensor
+from bnnp._core.show import Shown, listed
 from bnnp.tasks.blocks import Blocks
 from bnnp.tasks.named import names_of
 from bnnp.tasks.parquet import ParquetTasks, numbers_in, scanned
@@ -43,8 +44,8 @@ class ArrayPieces:
             yield self.x[start : start + self.size], self.y[start : start + self.size]
 
 
-@dataclass(frozen=True)
-class ParquetPieces:
+@dataclass(frozen=True, eq=False, repr=False)
+class ParquetPieces(Shown):
     """Columns of Parquet files, of which a limited number of rows is read at a time. Made by `from_parquet`.
 
     Attributes:
@@ -68,6 +69,9 @@ class ParquetPieces:
 
     def __len__(self) -> int:
         return self.blocks.rows
+
+    def _described(self) -> dict[str, object]:
+        return {"file": self.blocks.path.name, "rows": len(self), "columns": listed([*self.x, *self.y])}
 
     def __iter__(self) -> Iterator[Pair]:
         for piece in self.blocks.pieces([*self.x, *self.y], self.size):

@@ -128,8 +128,7 @@ def fit(
     check_flag("progress", progress)
     check_count("steps", steps, "whole number, as in 10_000")
     check_count("batch_size", batch_size, "whole number of tasks, as in 5")
-    if not isinstance(settings, FitSettings):
-        raise ValueError(f"settings: got {settings!r}, expected a record, as bnnp.FitSettings(learning_rate=1e-3)")
+    check_kind("settings", settings, FitSettings, "a record, as bnnp.FitSettings(learning_rate=1e-3)")
     if checkpoint is not None and not isinstance(checkpoint, Checkpointing):
         checkpoint = Checkpointing(checkpoint)
     objective = _default_objective(model) if objective is None else objective
