@@ -44,7 +44,7 @@ def test_a_tutorial_took_three_minutes_at_most(name):
 @pytest.mark.filterwarnings("ignore")  # so short a training or chain warns, and it should
 def test_a_tutorial_runs_quickly(name, tmp_path, monkeypatch, capsys):
     if name == "image_completion":
-        real_data(MNIST)
+        monkeypatch.setenv("BNNP_DATA", str(real_data(MNIST)))
     monkeypatch.syspath_prepend(str(tutorials.ROOT / "examples"))
     importlib.import_module(name).main(tmp_path, quick=True)
     assert len(capsys.readouterr().out.splitlines()) >= 4
