@@ -19,7 +19,7 @@ from bnnp.priors.starts.sums import Sums
 
 LEAST_GAIN = 1.0
 """Outputs are taken to be bent if that gains so much log-density per value over a Gaussian. Skewed outputs, as weights
-of growing animals, gain up to 0.5; rain, which is mostly none, gains 2, and two levels gain 4."""
+of growing animals, gain up to 0.5; outputs that mostly lie at a floor gain 2, and two levels gain 4."""
 SWEEPS = 2
 """How often what outputs say of the functions is found anew, given what the other points of their task say."""
 MOST_VARIANCE = 100.0
@@ -43,7 +43,9 @@ class Warped(Start):
 
     Example:
         >>> small = bnnp.BNNP(1, 1, hidden=(8, 8), activation="tanh")
-        >>> bnnp.start_prior(small, bnnp.tasks.heaviside(), bnnp.starts.Warped(), seed=0)
+        >>> x = np.linspace(-3, 3, 30)
+        >>> levels = bnnp.tasks.from_arrays([(x, np.sign(np.sin(x + shift))) for shift in range(6)])
+        >>> bnnp.start_prior(small, levels, bnnp.starts.Warped(), seed=0)
         >>> small.prior.is_standard()
         False
     """
