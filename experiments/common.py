@@ -20,7 +20,7 @@ import bnnp
 from baselines import trivial_models
 from bnnp._core.random import child
 from bnnp.evaluation.score import score, with_noise
-from bnnp.evaluation.scores import Posterior, Scores
+from bnnp.evaluation.scores import Predictor, Scores
 from bnnp.inference.base import Diagnostics
 from bnnp.prediction import ExtrapolationWarning
 from bnnp.recipe import ACTIVATIONS
@@ -161,7 +161,7 @@ def last_slope(bounds: Sequence[float]) -> tuple[float, float]:
 
 
 def score_sets(
-    posteriors: Sequence[Posterior], splits: Sequence[Split], y_scale: float = 1.0, noise: float | None = None
+    posteriors: Sequence[Predictor], splits: Sequence[Split], y_scale: float = 1.0, noise: float | None = None
 ) -> dict[str, Any]:
     """Scores of posteriors at the targets of their data sets, as `Scores.to_dict` has them.
 

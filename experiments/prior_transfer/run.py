@@ -10,7 +10,7 @@ import numpy as np
 import bnnp
 from bnnp._core.random import child
 from bnnp.evaluation.oracle import Oracle
-from bnnp.evaluation.scores import Posterior
+from bnnp.evaluation.scores import Predictor
 from bnnp.inference import Effort, InferenceWarning, infer_many
 from common import diagnosed, learn, learned_noise, score_sets, score_trivial, train
 from harness import Run
@@ -184,7 +184,7 @@ def fields(
     }
 
 
-def _scores(posteriors: Sequence[Posterior], data: Tests, noise: float | None = None) -> dict[str, Any]:
+def _scores(posteriors: Sequence[Predictor], data: Tests, noise: float | None = None) -> dict[str, Any]:
     return {
         "all": score_sets(posteriors, data.splits, data.y_scale, noise),
         "region": score_sets(posteriors, data.in_region, data.y_scale, noise) if data.in_region else None,

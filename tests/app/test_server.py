@@ -35,7 +35,7 @@ def test_a_picture_is_what_the_library_predicts(model, port):
         found = ask(page, question(X, Y))
     pred = model.condition(np.array(X), np.array(Y), num_samples=8, seed=3).predict(np.linspace(-2, 2, 11))
     low, high = pred.interval(0.9)
-    for name, values in {"mean": pred.mean, "low": low, "high": high, "spread": pred.function_std}.items():
+    for name, values in {"mean": pred.mean, "low": low, "high": high, "deviation": pred.function_std}.items():
         assert np.array_equal(found[name][0], values[:, 0]), name
     assert np.array_equal(np.array(found["functions"])[:, 0], pred.samples[:4, :, 0])
 

@@ -1,4 +1,4 @@
-"""Functions that a hidden unit bends: fits of bends, what outputs say before a bend, and the start made of them."""
+"""Functions that a hidden unit warps: fits of warps, what outputs say before a warp, and the start made of them."""
 
 import math
 
@@ -8,7 +8,7 @@ import torch
 from scipy import integrate
 
 import bnnp
-from bnnp.priors.starts.bent import Bend, fit_bend
+from bnnp.priors.starts.warps import Warp, fit_warp
 
 
 def normal(count: int, seed: int = 0) -> torch.Tensor:
@@ -17,31 +17,31 @@ def normal(count: int, seed: int = 0) -> torch.Tensor:
 
 def test_two_levels_are_found():
     g = normal(600)
-    bend = fit_bend(torch.sign(g) + 0.02 * normal(600, 1), torch.tanh)
-    assert bend.slope > 10
-    assert abs(bend.height) == pytest.approx(1, abs=0.05)
-    assert bend.noise == pytest.approx(0.02, rel=0.5)
-    assert bend.gain > 1
+    warp = fit_warp(torch.sign(g) + 0.02 * normal(600, 1), torch.tanh)
+    assert warp.slope > 10
+    assert abs(warp.height) == pytest.approx(1, abs=0.05)
+    assert warp.noise == pytest.approx(0.02, rel=0.5)
+    assert warp.gain > 1
 
 
 def test_a_floor_is_found():
     g = normal(600)
     y = torch.relu(g - 0.3)
-    bend = fit_bend((y - y.mean()) / y.std(), torch.tanh)
-    draws = bend.height * torch.tanh(bend.slope * normal(5000, 2) + bend.place) + bend.level
+    warp = fit_warp((y - y.mean()) / y.std(), torch.tanh)
+    draws = warp.height * torch.tanh(warp.slope * normal(5000, 2) + warp.place) + warp.level
     floor = float(-y.mean() / y.std())
-    assert bend.gain > 0.3
+    assert warp.gain > 0.3
     assert float((draws < floor + 0.1).double().mean()) > 0.4  # 0.62 of the values lie at the floor
     assert float((draws < floor - 0.2).double().mean()) < 0.01
 
 
 def test_gaussian_values_gain_nothing():
-    assert fit_bend(normal(600), torch.tanh).gain < 0.05
+    assert fit_warp(normal(600), torch.tanh).gain < 0.05
 
 
 @pytest.mark.parametrize("y", [-0.9, 0.2, 1.4])
 def test_sites_have_the_moments_of_an_integral(y: float):
-    bend = Bend(torch.tanh, 1.2, 0.1, 0.3, 1.5, 0.4, 0.0)
+    warp = Warp(torch.tanh, 1.2, 0.1, 0.3, 1.5, 0.4, 0.0)
     mean, variance = 0.4, 0.7
 
     def density(g: float) -> float:
@@ -52,7 +52,7 @@ def test_sites_have_the_moments_of_an_integral(y: float):
         integrate.quad(lambda g, power=power: g**power * density(g), -8, 8, limit=200)[0] for power in range(3)
     )
     wanted = first / total, second / total - (first / total) ** 2
-    value, noise = bend.sites(*(torch.tensor([number], dtype=torch.float64) for number in (y, mean, variance)))
+    value, noise = warp.sites(*(torch.tensor([number], dtype=torch.float64) for number in (y, mean, variance)))
     precision = 1 / variance + 1 / float(noise) ** 2
     found = (mean / variance + float(value) / float(noise) ** 2) / precision, 1 / precision
     np.testing.assert_allclose(found, wanted, rtol=2e-3)

@@ -88,7 +88,7 @@ def numbers(predictive: Predictive, functions: int) -> dict[str, Any]:
         low, high = predictive.interval(LEVEL)
     else:  # probabilities, of which the band holds most functions
         low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    lines = {"mean": predictive.mean, "low": low, "high": high, "spread": predictive.function_std}
+    lines = {"mean": predictive.mean, "low": low, "high": high, "deviation": predictive.function_std}
     lists = {name: values.T.tolist() for name, values in lines.items()}
     return {**lists, "functions": samples[:functions].transpose(0, 2, 1).tolist()}
 

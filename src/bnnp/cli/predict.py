@@ -29,7 +29,7 @@ from bnnp.cli.options import (
 from bnnp.cli.reading import Reading
 from bnnp.cli.windows import Answering, Asked, Kept
 from bnnp.cli.words import print_files, with_prior
-from bnnp.evaluation.scores import Posterior
+from bnnp.evaluation.scores import Predictor
 from bnnp.inference import METHODS, Effort, infer_many
 from bnnp.prediction import ExtrapolationWarning
 from bnnp.questions import Question, prediction_numbers
@@ -162,7 +162,7 @@ def _check_files(out: Path, plot: Path | None, inputs: Sequence[Path | None]) ->
 
 
 def _plotted(
-    plot: Path | None, posteriors: Sequence[Posterior], asked: Sequence[Question], subjects: int
+    plot: Path | None, posteriors: Sequence[Predictor], asked: Sequence[Question], subjects: int
 ) -> list[Path]:
     """A figure of the first posteriors, where one is asked for."""
     if plot is None:

@@ -96,20 +96,20 @@ def mixed(tasks: Sequence[Task], minutes: float, seed: int) -> Predict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of variances at 0, which few tasks often have
         found = MixedLM(y.numpy()[:, 0], np.asarray(design)[:, kept], groups, own(x)).fit(reml=True)
-    effects, spread, noise = np.asarray(found.fe_params), np.asarray(found.cov_re), float(found.scale)
+    effects, covariance, noise = np.asarray(found.fe_params), np.asarray(found.cov_re), float(found.scale)
 
     def precision(known: torch.Tensor) -> np.ndarray:
         z = own(known)
-        return np.linalg.inv(z @ spread @ z.T + noise * np.eye(len(z)))
+        return np.linalg.inv(z @ covariance @ z.T + noise * np.eye(len(z)))
 
-    # of the shared effects, by generalised least squares; statsmodels' own is no covariance where `spread` is singular
+    # of the shared effects, by generalised least squares; statsmodels' own fails where `covariance` is singular
     doubt = np.linalg.inv(sum(shared(task.x).T @ precision(task.x) @ shared(task.x) for task in tasks))
 
     def predict(known: Task, new: torch.Tensor) -> Normal:
         z, z_new, there = own(known.x), own(new), shared(new)
-        gain = spread @ z.T @ precision(known.x)
+        gain = covariance @ z.T @ precision(known.x)
         mean = there @ effects + z_new @ gain @ (known.y.numpy()[:, 0] - shared(known.x) @ effects)
-        left, away = spread - gain @ z @ spread, there - z_new @ gain @ shared(known.x)
+        left, away = covariance - gain @ z @ covariance, there - z_new @ gain @ shared(known.x)
         variance = np.einsum("ij,jk,ik->i", z_new, left, z_new) + np.einsum("ij,jk,ik->i", away, doubt, away) + noise
         if not (variance > 0).all():  # also where it is no number
             raise np.linalg.LinAlgError("its fit gives a variance that is not positive")

@@ -28,16 +28,16 @@ SHARE = (0.1, 0.5)
 """Range of the share of a task's points that is context, where nothing else is said."""
 
 
-class Posterior(Protocol):
+class Predictor(Protocol):
     """Anything that predicts at new inputs."""
 
     def predict(self, x: Any) -> Predictive: ...
 
 
-class Conditionable(Protocol):
+class AnyModel(Protocol):
     """Anything that predicts from a context: a model, a neural process, the oracle."""
 
-    def condition(self, x: Any, y: Any, *, num_samples: int = ..., seed: Seed) -> Posterior: ...
+    def condition(self, x: Any, y: Any, *, num_samples: int = ..., seed: Seed) -> Predictor: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,7 +116,7 @@ class Scores(Shown):
 
 
 def evaluate(
-    model: Conditionable,
+    model: AnyModel,
     tasks: TaskSource | Sequence[Split],
     *,
     num_samples: int | None = None,
@@ -209,7 +209,7 @@ def drawn_splits(tasks: TaskSource, num_tasks: int, seed: Seed = 0) -> Sequence[
 
 
 def _score_one(
-    model: Conditionable, split: Split, num_samples: int | None, noise: float | None, keys: tuple[int, int]
+    model: AnyModel, split: Split, num_samples: int | None, noise: float | None, keys: tuple[int, int]
 ) -> dict[str, float]:
     """All scores of one task. `keys` are the seed and the number of the task."""
     number, index = keys

@@ -77,14 +77,14 @@ class _Independent:
         return self.mean + self.variance.sqrt() * draws
 
     def log_density(self, y: Tensor, noise: Tensor, *, together: bool) -> Float[Tensor, "1 _groups"]:
-        spread = (self.variance + noise.square()).sqrt()
-        terms = torch.distributions.Normal(self.mean, spread).log_prob(y).sum(-1)
+        deviation = (self.variance + noise.square()).sqrt()
+        terms = torch.distributions.Normal(self.mean, deviation).log_prob(y).sum(-1)
         return terms.sum().view(1, 1) if together else terms[None]
 
 
 @dataclass(frozen=True, eq=False)
 class MeanOfAll:
-    """The mean and the spread of all training outputs, everywhere."""
+    """The mean and the standard deviation of all training outputs, everywhere."""
 
     tasks: Sequence[Task]
 
@@ -117,7 +117,7 @@ class OwnMean:
 
 @dataclass(frozen=True, eq=False)
 class CurveOfAll:
-    """The mean and the spread of the nearest training points of all tasks: one curve for everybody."""
+    """The mean and the standard deviation of the nearest training points of all tasks: one curve for everybody."""
 
     tasks: Sequence[Task]
 

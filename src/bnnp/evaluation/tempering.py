@@ -47,7 +47,7 @@ def by_tempering(
         particles: Particles per run.
         moves: Hamiltonian moves per step.
         leapfrog_steps: Leapfrog steps per move.
-        repeats: Independent runs. Their evidences are averaged; their spread gives the standard error.
+        repeats: Independent runs. Their evidences are averaged; their differences give the standard error.
         seed: Seed of all draws.
         advance: Called with the power of the likelihood after each step, for a progress bar.
 

@@ -82,8 +82,8 @@ class LastLayerAt:
     ) -> Float[Tensor, "samples _groups"]:
         if not together and self.model.outputs_of_a_unit == 1:
             means, variances = self.moments
-            spread = (variances + noise.square()).sqrt()
-            return torch.distributions.Normal(means, spread).log_prob(y).sum(-1)
+            deviation = (variances + noise.square()).sqrt()
+            return torch.distributions.Normal(means, deviation).log_prob(y).sum(-1)
         parts = []
         for some in self._sample_blocks():
             layer, outputs = self._layer(some), self.model.outputs_of_a_unit

@@ -31,15 +31,15 @@ class FunctionSpaceSolve(torch.autograd.Function):
         beside = None if covariance.ndim == 2 else covariance.transpose(0, 1).reshape(d, units * d)
 
         def work(chunks: list[slice]) -> None:
-            spread = phi.new_empty(longest(chunks), n, units, d)
+            weighted = phi.new_empty(longest(chunks), n, units, d)
             gram = phi.new_empty(longest(chunks), n, n * units)
             for part in chunks:
                 here, m = rows[part], part.stop - part.start
                 if beside is None:
-                    torch.mul(here.unsqueeze(2), covariance, out=spread[:m])
+                    torch.mul(here.unsqueeze(2), covariance, out=weighted[:m])
                 else:
-                    torch.mm(here.view(-1, d), beside, out=spread[:m].view(-1, units * d))
-                torch.bmm(here, spread[:m].view(m, n * units, d).mT, out=gram[:m])
+                    torch.mm(here.view(-1, d), beside, out=weighted[:m].view(-1, units * d))
+                torch.bmm(here, weighted[:m].view(m, n * units, d).mT, out=gram[:m])
                 matrices = gram[:m].view(m, n, n, units)
                 back_end.invert_scaled(matrices, data.rows(part), solution.rows(part), values.rows(part))
 

@@ -100,9 +100,9 @@ class InFunctionSpace:
     prior_variance: Float[Tensor, "tasks samples units n"]
 
     def covariances(self, prior: UnitPrior, phi: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
-        spread = times_each(phi, prior.covariance)
-        kernel = groups.of(spread @ self.features.mT, last=2)
-        before = products_of_rows(groups.of(spread, last=2), groups.of(phi.unsqueeze(2), last=2))
+        weighted = times_each(phi, prior.covariance)
+        kernel = groups.of(weighted @ self.features.mT, last=2)
+        before = products_of_rows(groups.of(weighted, last=2), groups.of(phi.unsqueeze(2), last=2))
         return before - within_groups(kernel, self.inverse), _diagonal(before.detach())
 
     def variances_of_context(self) -> tuple[Tensor, Tensor]:
@@ -242,14 +242,14 @@ def _through_weights(
 
 def _through_functions(prior: UnitPrior, phi: Tensor, seen: Observations, residual: Tensor) -> LastLayer:
     scale = seen.inverse_noise
-    spread, features = times_each(phi, prior.covariance), phi.unsqueeze(2) * scale.unsqueeze(-1)
-    kernel = spread @ features.mT
+    weighted, features = times_each(phi, prior.covariance), phi.unsqueeze(2) * scale.unsqueeze(-1)
+    kernel = weighted @ features.mT
     found = solve_one_plus(kernel * scale.unsqueeze(-1), residual)
     # |L^-1 (m - mu)|^2 = a^T (M - I) a with a = M^-1 r
     kl = 0.5 * (found.excess_trace + found.quadratic - found.norm + found.log_determinant)
-    mean = prior.mean + _times(spread.mT, scale * found.solution)
+    mean = prior.mean + _times(weighted.mT, scale * found.solution)
     evidence = -0.5 * (found.quadratic + found.log_determinant)
-    variance = (spread * phi.unsqueeze(2)).sum(-1)
+    variance = (weighted * phi.unsqueeze(2)).sum(-1)
     return LastLayer(prior, mean, kl, evidence, InFunctionSpace(features, kernel, found.inverse, variance))
 
 

@@ -52,7 +52,7 @@ class _FunctionSpace:
         (rows, n, d), (samples, units, _) = shape, starts.shape
         self.covariance, self.starts, self.points = prior.covariance, starts, points.mT
         self.beside = None if prior.is_diagonal else self.covariance.transpose(0, 1).reshape(d, units * d)
-        self.features, self.spread = starts.new_empty(rows, n, d), starts.new_empty(rows * n, units * d)
+        self.features, self.weighted = starts.new_empty(rows, n, d), starts.new_empty(rows * n, units * d)
         self.gram, self.scale = starts.new_empty(rows, n, n * units), starts.new_empty(rows, n, units)
         self.right = starts.new_empty(rows, n, samples // rows, units)
         self.inverse, self.solved = starts.new_empty(rows, n * (n + 1) // 2, units), torch.empty_like(self.right)
@@ -67,10 +67,10 @@ class _FunctionSpace:
         drawn = (y - torch.bmm(each, self.starts.mT)) * inverse_noise - self.points
         self.right.copy_(drawn.view(rows, samples // rows, n, units).transpose(1, 2))
         if self.beside is None:
-            torch.mul(self.features.unsqueeze(2), self.covariance, out=self.spread.view(rows, n, units, d))
+            torch.mul(self.features.unsqueeze(2), self.covariance, out=self.weighted.view(rows, n, units, d))
         else:
-            torch.mm(self.features.view(-1, d), self.beside, out=self.spread)
-        torch.bmm(self.features, self.spread.view(rows, n * units, d).mT, out=self.gram)
+            torch.mm(self.features.view(-1, d), self.beside, out=self.weighted)
+        torch.bmm(self.features, self.weighted.view(rows, n * units, d).mT, out=self.gram)
         values = base.ScaledValues(*phi.new_empty(3, rows, units))
         data, solution = base.ScaledData(self.scale, self.right), base.ScaledSolution(self.inverse, self.solved)
         self.back_end.invert_scaled(self.gram.view(rows, n, n, units), data, solution, values)

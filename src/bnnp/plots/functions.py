@@ -21,7 +21,7 @@ CONTEXT, TRUTH, SAMPLES, BAND = "#d95f02", "#4d4d4d", "#1f77b4", "#9ecae1"
 Drawn = Sequence[Callable[[np.ndarray], np.ndarray]]
 
 
-class Posterior(Protocol):
+class DrawnFunctions(Protocol):
     """Something that predicts, and gives functions drawn from it."""
 
     def predict(self, x) -> Predictive: ...
@@ -29,10 +29,10 @@ class Posterior(Protocol):
     def functions(self) -> Drawn: ...
 
 
-class Conditionable(Protocol):
+class ModelOfFunctions(Protocol):
     """A model that gives a posterior for the points of a data set."""
 
-    def condition(self, x, y, *, num_samples: int, seed: Seed) -> Posterior: ...
+    def condition(self, x, y, *, num_samples: int, seed: Seed) -> DrawnFunctions: ...
 
 
 def draw_functions(
@@ -60,7 +60,7 @@ def draw_functions(
 
 
 def draw_posterior(
-    axes: "Axes", posterior: Posterior, x: np.ndarray, context: Task, target: Task | None = None, *, lines: int = 8
+    axes: "Axes", posterior: DrawnFunctions, x: np.ndarray, context: Task, target: Task | None = None, *, lines: int = 8
 ) -> None:
     """Draw function samples over the band that holds 90 % of new observations, with the context points.
 
@@ -161,7 +161,7 @@ def shown_outputs(task: Task, output: int, outputs: int) -> np.ndarray:
 
 def overview(
     learned_prior: Drawn,
-    model: Conditionable,
+    model: ModelOfFunctions,
     splits: Sequence[Split],
     x: np.ndarray,
     *,

@@ -147,8 +147,8 @@ def _range(columns: Columns, axis: int, *tasks: Task | None) -> tuple[float, flo
     if points:
         x = stacked(points)[0][:, axis]
         ends += [float(x.min()), float(x.max())]
-    centre, spread = float(columns.x_shift[axis]), float(columns.x_scale[axis])
-    ends = ends if len(set(ends)) > 1 else [centre - 2 * spread, centre + 2 * spread]
+    centre, width = float(columns.x_shift[axis]), float(columns.x_scale[axis])
+    ends = ends if len(set(ends)) > 1 else [centre - 2 * width, centre + 2 * width]
     return min(ends), max(ends)
 
 

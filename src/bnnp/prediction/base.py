@@ -227,8 +227,8 @@ class Predictive(Shown, abc.ABC):
     def _of_positive(self, means: Tensor, variances: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of positive outputs whose logarithms have a mixture of normals."""
         scale = self.columns.y_scale.double()
-        mean, spread = moments(means.double() * scale + self.columns.y_shift, variances.double() * scale.square())
-        return as_numpy(mean), as_numpy(spread)
+        mean, deviation = moments(means.double() * scale + self.columns.y_shift, variances.double() * scale.square())
+        return as_numpy(mean), as_numpy(deviation)
 
     def _described(self) -> dict[str, object]:
         return {"shape (points, outputs)": self.shape, "outputs": listed(self.columns.y_names)}

@@ -11,10 +11,10 @@ from bnnp.training.history import History
 
 STARTED = {
     "empirical": "The prior starts where the data sets suggest in closed form.",
-    "warped": "The prior starts in closed form, with random functions that hidden units bend to levels or a floor.",
+    "warped": "The prior starts in closed form, with random functions that hidden units flatten to levels or a floor.",
 }
 """What is said of each start."""
-NOT_BENT = "The network with tanh units was not tried: the outputs show no levels, floor or ceiling."
+NOT_WARPED = "The network with tanh units was not tried: the outputs show no levels, floor or ceiling."
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from bnnp.models.evidence import WeightModel
 from bnnp.numerics.health import FactorisationError
 from bnnp.objectives import PPAVI
 from bnnp.priors.starts import Warped
-from bnnp.recipe.candidate import NOT_BENT, Candidate, chosen, in_rounds
+from bnnp.recipe.candidate import NOT_WARPED, Candidate, chosen, in_rounds
 from bnnp.recipe.judging import LeftOut, scores_of
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize
@@ -49,7 +49,7 @@ NOISES = (0.25, 0.5, 1.0, 2.0)
 """What the noise is multiplied by after a round of inference, if that predicts left-out tasks better."""
 MANY_TASKS = 48
 """With fewer tasks to learn from, only the first part of the training is done, and only for the first model and those
-that can bend functions: there are too few tasks for the rest."""
+that can warp functions: there are too few tasks for the rest."""
 CLEARLY = 2.0
 """A model whose start is so many standard errors worse than another one's is not trained."""
 LEAST_GAIN = 0.005
@@ -76,10 +76,10 @@ class Rounds:
 
     def best(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: LeftOut) -> Candidate:
         """Start each model; train those that start well for a round; then train each part of the best one."""
-        tried, told = {n: one for n, one in enumerate(models) if n == 0 or not _few(tasks) or can_bend(one)}, []
+        tried, told = {n: one for n, one in enumerate(models) if n == 0 or not _few(tasks) or can_warp(one)}, []
         candidates = self._all_started(tried, tasks, left_out)
         if len(candidates) < len(tried):
-            told.append(NOT_BENT)
+            told.append(NOT_WARPED)
         good = [place for place, one in enumerate(candidates) if not _starts_worse(one, candidates, left_out)]
         for place in good if len(candidates) > 1 else []:
             candidates[place] = self._advanced(candidates[place], tasks, left_out, limit=1)
@@ -104,9 +104,9 @@ class Rounds:
     def _started(
         self, number: int, model: MetaLearner, tasks: TaskSource, left_out: LeftOut, *, must: bool
     ) -> Candidate | None:
-        """The candidate at its start; None if its units bend, the outputs are not bent, and it need not be taken."""
+        """The candidate at its start; None if its units warp, the outputs are not warped, and it need not be taken."""
         own = copy.deepcopy(model)
-        start = "warped" if can_bend(own) else "empirical"
+        start = "warped" if can_warp(own) else "empirical"
         self._start(own, tasks, start)
         if own.weight_prior is not None and own.weight_prior.is_standard() and start == "warped":
             if not must:
@@ -219,7 +219,7 @@ class Rounds:
             )
 
 
-def can_bend(model: MetaLearner) -> bool:
+def can_warp(model: MetaLearner) -> bool:
     """Whether the model's units are flat at both ends, so that they can give functions levels or a floor."""
     return can_teach(model) and model.config().get("activation") == "tanh"
 

@@ -184,17 +184,17 @@ function withBias(values, rows, columns, activation) {
 }
 
 /** A quantile of mixtures of Gaussians with equal weights: Newton's method, kept within a bracket. */
-function quantile(level, means, spreads) {
+function quantile(level, means, deviations) {
   const count = means.length;
-  const far = 8 * Math.max(...spreads);
+  const far = 8 * Math.max(...deviations);
   let [low, high] = [Math.min(...means) - far, Math.max(...means) + far];
   let y = means.reduce((sum, mean) => sum + mean, 0) / count;
   for (let step = 0; step < 60; step++) {
     let [below, slope] = [0, 0];
     for (let k = 0; k < count; k++) {
-      const z = (y - means[k]) / spreads[k];
+      const z = (y - means[k]) / deviations[k];
       below += 0.5 * erfc(-z * Math.SQRT1_2);
-      slope += Math.exp(-0.5 * z * z) / spreads[k];
+      slope += Math.exp(-0.5 * z * z) / deviations[k];
     }
     const excess = below / count - level;
     if (excess > 0) high = y;
@@ -202,7 +202,7 @@ function quantile(level, means, spreads) {
     const next = y - (excess * count * Math.sqrt(2 * Math.PI)) / slope;
     const before = y;
     y = next > low && next < high ? next : (low + high) / 2;
-    if (Math.abs(y - before) < 1e-7 * (spreads[0] + Math.abs(y - means[0]))) break;
+    if (Math.abs(y - before) < 1e-7 * (deviations[0] + Math.abs(y - means[0]))) break;
   }
   return y;
 }

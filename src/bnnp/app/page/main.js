@@ -102,7 +102,7 @@ class Page {
     const add = (caption, pick, kind, of = "posterior") =>
       this.maps.push({ map: new HeatMap(parent, this.state, caption, pick, kind), of });
     add("Mean, with the known points", (picture) => picture.mean[0], { interactive: true });
-    add("Standard deviation", (picture) => picture.spread[0], { ofOutput: false });
+    add("Standard deviation", (picture) => picture.deviation[0], { ofOutput: false });
     add("One function of the posterior", (picture) => picture.functions[0][0]);
     const { prior, standard } = this.state.show;
     if (prior) add("The same function of the prior", (picture) => picture.functions[0][0], {}, "prior");

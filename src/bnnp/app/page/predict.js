@@ -27,24 +27,24 @@ function realValued(model, asked, samples, ran, rows) {
   const out = model.sizes.at(-1);
   const d = model.sizes.at(-2) + 1;
   const { y_shift: shift, y_scale: scale } = model.columns;
-  const found = { mean: [], low: [], high: [], spread: [] };
+  const found = { mean: [], low: [], high: [], deviation: [] };
   for (let k = 0; k < out; k++) {
     const noise = model.likelihood.noise[k] ** 2;
     const centres = samples.map((layers) => {
       const unit = layers.at(-1).units[k];
       return unit.weights(unit.whitened(new Float64Array(d), new Float64Array(unit.n)));
     });
-    const lines = { mean: [], low: [], high: [], spread: [] };
+    const lines = { mean: [], low: [], high: [], deviation: [] };
     for (let i = 0; i < rows; i++) {
       const means = ran.map(({ phi }, s) => dot(phi, i * d, centres[s], 0, d));
       const variances = ran.map(({ phi }, s) => samples[s].at(-1).units[k].variance(phi, i * d));
-      const spreads = variances.map((variance) => Math.sqrt(variance + noise));
+      const deviations = variances.map((variance) => Math.sqrt(variance + noise));
       const mean = average(means);
       lines.mean.push(mean * scale[k] + shift[k]);
-      lines.low.push(quantile(TAIL, means, spreads) * scale[k] + shift[k]);
-      lines.high.push(quantile(1 - TAIL, means, spreads) * scale[k] + shift[k]);
+      lines.low.push(quantile(TAIL, means, deviations) * scale[k] + shift[k]);
+      lines.high.push(quantile(1 - TAIL, means, deviations) * scale[k] + shift[k]);
       const between = average(means.map((value) => (value - mean) ** 2));
-      lines.spread.push(Math.sqrt(between + average(variances)) * scale[k]);
+      lines.deviation.push(Math.sqrt(between + average(variances)) * scale[k]);
     }
     for (const name of Object.keys(found)) found[name].push(lines[name]);
   }
@@ -52,18 +52,18 @@ function realValued(model, asked, samples, ran, rows) {
   return { ...found, functions: functionsOf(asked, ran, out, rows, (outputs) => outputs, shown) };
 }
 
-/** Classes and binary outputs: the mean, spread and ends of the functions themselves, which are probabilities. */
+/** Classes and binary outputs: the mean, standard deviation and ends of the functions themselves, which are probabilities. */
 function probabilities(model, asked, ran, rows) {
   const out = model.sizes.at(-1);
   const link = model.likelihood.name === "categorical" ? softmax : sigmoid;
   const all = functionsOf({ functions: ran.length }, ran, out, rows, link, (value) => value);
-  const found = { mean: [], low: [], high: [], spread: [] };
+  const found = { mean: [], low: [], high: [], deviation: [] };
   for (let k = 0; k < out; k++) {
     const at = Array.from({ length: rows }, (_, i) => all.map((values) => values[k][i]).sort((a, b) => a - b));
     found.mean.push(at.map(average));
     found.low.push(at.map((values) => ofSorted(values, TAIL)));
     found.high.push(at.map((values) => ofSorted(values, 1 - TAIL)));
-    found.spread.push(at.map((values) => Math.sqrt(average(values.map((v) => (v - average(values)) ** 2)))));
+    found.deviation.push(at.map((values) => Math.sqrt(average(values.map((v) => (v - average(values)) ** 2)))));
   }
   return { ...found, functions: all.slice(0, asked.functions) };
 }

@@ -47,15 +47,15 @@ class SWAG(Method):
     """SWAG (Maddox et al. 2019): a Gaussian with the moments of a path of plain gradient steps near a mode.
 
     Half of its covariance is the diagonal of the path's variances, half a low-rank part from the path's last
-    deviations. Where the posterior is Gaussian, the mean is that of the posterior; the spread is the path's, not the
-    posterior's.
+    deviations. Where the posterior is Gaussian, the mean is that of the posterior; the covariance is the path's, not
+    the posterior's.
 
     Args:
         updates: Number of positions that are counted.
         every: Plain gradient steps between two counted positions.
         rank: Rank of the low-rank part.
         batch_size: Points in a minibatch. The noise of minibatches spreads the path: a data set with no more points
-            than this has hardly any spread, unless the learning rate is too large for the steps to settle.
+            than this has hardly any width, unless the learning rate is too large for the steps to settle.
         learning_rate: Learning rate of the plain steps on the log posterior density. None: the reciprocal of its
             largest curvature at the mode, which is half of the rate at which full-batch steps become unstable.
 
@@ -108,15 +108,15 @@ class SWAG(Method):
     def sample(self, target: Target, state: Path, num_samples: int, generator: torch.Generator) -> Drawn:
         variance = (state.square - state.mean.square()).clamp(min=0)  # below 0 by rounding only
         shape = (target.sets, num_samples)
-        spread = variance.sqrt().unsqueeze(1) * normal((*shape, target.size), variance, generator)
+        away = variance.sqrt().unsqueeze(1) * normal((*shape, target.size), variance, generator)
         deviations = torch.stack(state.deviations, dim=1)
         rank = deviations.shape[1]
         if rank > 1:
             low = normal((*shape, rank), variance, generator) @ deviations / math.sqrt(rank - 1)
-            spread = (spread + low) / math.sqrt(2)
+            away = (away + low) / math.sqrt(2)
         trace = torch.stack(state.climb.trace)
         diagnostics = [Diagnostics(elbo=trace[:, i]) for i in range(target.sets)]
-        return Drawn(target.weights(state.mean.unsqueeze(1) + spread), diagnostics)
+        return Drawn(target.weights(state.mean.unsqueeze(1) + away), diagnostics)
 
     def _counted(self, state: Path) -> Path:
         position, n = state.place.detach()[:, 0], state.counted

@@ -116,8 +116,8 @@ def principal_components(counts: np.ndarray, number: int = COMPONENTS) -> np.nda
     Raises:
         ValueError: If there are not so many components.
     """
-    spread = counts.std(0, ddof=1)
-    scaled = (counts - counts.mean(0)) / np.where(spread > 0, spread, 1)
+    deviation = counts.std(0, ddof=1)
+    scaled = (counts - counts.mean(0)) / np.where(deviation > 0, deviation, 1)
     if not 0 < number <= min(scaled.shape):
         raise ValueError(f"number: got {number}, expected 1 to {min(scaled.shape)} components")
     squares, vectors = np.linalg.eigh(scaled @ scaled.T)

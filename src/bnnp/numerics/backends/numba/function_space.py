@@ -9,7 +9,7 @@ from typing import no_type_check
 from bnnp.numerics.backends.numba.compiled import loop
 from bnnp.numerics.backends.numba.inverse import invert
 from bnnp.numerics.backends.numba.moves import load, pack, store, unpack, zeros
-from bnnp.numerics.backends.numba.simd import LANES, arrays, get, put, spread
+from bnnp.numerics.backends.numba.simd import LANES, arrays, filled, get, put
 from bnnp.numerics.backends.numba.tiles import multiply
 
 
@@ -20,7 +20,7 @@ def invert_scaled(number, gram, data, solution, values):
     inverse, solved = arrays(solution, number)
     log_determinant, excess_trace, health = arrays(values, number)
     rows, n, columns, units = right.shape
-    one = spread(gram.dtype.type(1))
+    one = filled(gram.dtype.type(1))
     a = zeros((n, n, LANES), gram)
     packed = zeros((inverse.shape[1], LANES), gram)
     s = zeros((n, LANES), gram)
@@ -60,7 +60,7 @@ def differentiate_scaled(number, data, solution, gradients, into):
     grad_solved, grad_log, grad_trace = arrays(gradients, number)
     grad_gram, grad_scale, grad_right = arrays(into, number)
     rows, n, columns, units = right.shape
-    half = spread(inverse.dtype.type(0.5))
+    half = filled(inverse.dtype.type(0.5))
     a = zeros((n, n, LANES), inverse)
     e = zeros((n, n, LANES), inverse)
     packed = zeros((inverse.shape[1], LANES), inverse)

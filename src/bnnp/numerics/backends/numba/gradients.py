@@ -13,7 +13,7 @@ from bnnp.numerics.backends.numba.moves import (
     unpack,
     zeros,
 )
-from bnnp.numerics.backends.numba.simd import LANES, arrays, get, put, spread
+from bnnp.numerics.backends.numba.simd import LANES, arrays, filled, get, put
 from bnnp.numerics.backends.numba.tiles import add_outer, add_product, multiply
 
 
@@ -28,7 +28,7 @@ def differentiate_update(number, begin, end, data, solution, gradients, into):
     samples, units = centred.shape[0] * centred.shape[1] // rows, centred.shape[3]
     diagonal = precision.shape[1] == d
     needs_precision, needs_phi = grad_precision.shape[0] > 0, grad_phi.shape[0] > 0
-    nothing, half = spread(phi.dtype.type(0)), spread(phi.dtype.type(0.5))
+    nothing, half = filled(phi.dtype.type(0)), filled(phi.dtype.type(0.5))
     a = zeros((d, d, LANES), phi)
     e = zeros((d, d, LANES), phi)
     weighted = zeros((d, d, LANES), phi)

@@ -6,7 +6,7 @@ import numpy as np
 
 from bnnp.numerics.backends.numba.compiled import step
 from bnnp.numerics.backends.numba.moves import zeros
-from bnnp.numerics.backends.numba.simd import LANES, get, lesser, put, spread
+from bnnp.numerics.backends.numba.simd import LANES, filled, get, lesser, put
 from bnnp.numerics.backends.numba.tiles import four, put_four
 
 
@@ -51,7 +51,7 @@ def invert(a, health, log_determinant):
     matrix that is nearly singular; NaN where a pivot was not positive.
     """
     n = a.shape[0]
-    nothing, one = spread(a.dtype.type(0)), spread(a.dtype.type(1))
+    nothing, one = filled(a.dtype.type(0)), filled(a.dtype.type(1))
     column = zeros((n, 4, LANES), a)  # C
     scaled = zeros((n, 4, LANES), a)  # C P^-1
     pivots = zeros((n + 3, LANES), a)

@@ -10,7 +10,7 @@ from typing import no_type_check
 import numpy as np
 
 from bnnp.numerics.backends.numba.compiled import step
-from bnnp.numerics.backends.numba.simd import LANES, get, get_part, put, put_part, spread, total_of, with_part
+from bnnp.numerics.backends.numba.simd import LANES, filled, get, get_part, put, put_part, total_of, with_part
 
 POINTS = 32
 """Points whose features are held at once, at most."""
@@ -107,7 +107,7 @@ def load_features(phi, target, block, begin, end):
     while length > 0:
         for k in range(end - begin):
             for i in range(phi.shape[2]):
-                value = spread(phi[row, begin + k, i])
+                value = filled(phi[row, begin + k, i])
                 put(target, (k, i), with_part(get(target, (k, i)), lane, lane + length, value))
         lane += length
         row, _, length = _run(lane, block)
@@ -117,7 +117,7 @@ def load_features(phi, target, block, begin, end):
 @no_type_check
 def add_over_units(source, target, block, begin, end):
     """Add what the units of a row have at points `begin` to `end`: the way back from `load_features`."""
-    nothing = spread(source.dtype.type(0))
+    nothing = filled(source.dtype.type(0))
     lane = np.uint64(0)
     row, _, length = _run(lane, block)
     while length > 0:

@@ -132,11 +132,11 @@ def with_part(_, vector, begin, end, inside):
 
 @intrinsic
 @no_type_check
-def spread(_, number):
+def filled(_, number):
     """A vector of equal numbers."""
 
     def generate(context, builder, signature, arguments):
-        return _spread(builder, arguments[0], context.get_value_type(signature.return_type))
+        return _filled(builder, arguments[0], context.get_value_type(signature.return_type))
 
     return Vector(number)(number), no_type_check(generate)
 
@@ -196,8 +196,8 @@ def _lanes(context, builder, kinds, bounds):
     begin, end = (context.cast(builder, bound, kind, types.int32) for bound, kind in zip(bounds, kinds, strict=True))
     lanes = ir.VectorType(ir.IntType(32), LANES)
     numbers = ir.Constant(lanes, list(range(LANES)))
-    from_begin = builder.icmp_signed(">=", numbers, _spread(builder, begin, lanes))
-    return begin, builder.and_(from_begin, builder.icmp_signed("<", numbers, _spread(builder, end, lanes)))
+    from_begin = builder.icmp_signed(">=", numbers, _filled(builder, begin, lanes))
+    return begin, builder.and_(from_begin, builder.icmp_signed("<", numbers, _filled(builder, end, lanes)))
 
 
 def _masked(builder, what, vector, arguments, result):
@@ -210,7 +210,7 @@ def _name(vector):
     return f"v{LANES}f{32 if isinstance(vector.element, ir.FloatType) else 64}"
 
 
-def _spread(builder, number, kind):
+def _filled(builder, number, kind):
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.IntType(32)(0))
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
 

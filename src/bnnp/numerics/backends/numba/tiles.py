@@ -3,7 +3,7 @@
 from typing import no_type_check
 
 from bnnp.numerics.backends.numba.compiled import step
-from bnnp.numerics.backends.numba.simd import get, put, spread
+from bnnp.numerics.backends.numba.simd import filled, get, put
 
 
 @step
@@ -143,7 +143,7 @@ def add_outer(out, a, b, inner):
 @no_type_check
 def multiply(a, b, out, lower):
     """`a b`, or the lower triangle of it."""
-    nothing = spread(a.dtype.type(0))
+    nothing = filled(a.dtype.type(0))
     for i in range(out.shape[0]):
         for c in range(out.shape[1]):
             put(out, (i, c), nothing)

@@ -5,7 +5,7 @@ from typing import no_type_check
 from bnnp.numerics.backends.numba.compiled import loop, step
 from bnnp.numerics.backends.numba.inverse import invert
 from bnnp.numerics.backends.numba.moves import POINTS, load, load_features, pack, store, unpack, zeros
-from bnnp.numerics.backends.numba.simd import LANES, arrays, get, put, spread
+from bnnp.numerics.backends.numba.simd import LANES, arrays, filled, get, put
 from bnnp.numerics.backends.numba.tiles import add_outer, add_product, multiply
 
 
@@ -54,7 +54,7 @@ def update(number, begin, end, data, offsets, solution, values):
     samples, units = start.shape[0] * start.shape[1] // rows, start.shape[3]
     diagonal = precision.shape[1] == d
     least = phi.dtype.type(1)
-    nothing, one, half = spread(phi.dtype.type(0)), spread(phi.dtype.type(1)), spread(phi.dtype.type(0.5))
+    nothing, one, half = filled(phi.dtype.type(0)), filled(phi.dtype.type(1)), filled(phi.dtype.type(0.5))
     a = zeros((d, d, LANES), phi)
     packed = zeros((inverse.shape[1], LANES), phi)
     p = zeros((precision.shape[1], LANES), phi)

@@ -1,4 +1,4 @@
-r"""One output as a bent function of a Gaussian variable, fitted to the values that the output takes.
+r"""One output as a warped function of a Gaussian variable, fitted to the values that the output takes.
 
 `y = height act(slope g + place) + level` plus noise, with `g ~ N(0, 1)`. With `act = tanh` and a steep slope the output
 has two levels; with `act = relu` it has a floor. All integrals over `g` are sums over a grid.
@@ -23,7 +23,7 @@ MOST_SLOPE = 20.0
 LEAST_NOISE = 5e-3
 """Least noise, for an output of unit variance: exact ties would have none."""
 MOST_VALUES = 800
-"""Largest number of values that the bend is fitted to."""
+"""Largest number of values that the warp is fitted to."""
 BEGINNINGS = [
     (height, place, slope) for height in (1.0, -1.0) for place in (-1.0, 0.0, 1.0) for slope in (1.0, 4.0, 16.0)
 ]
@@ -37,12 +37,12 @@ Activation = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Bend:
-    """A fitted bend, for an output of unit variance.
+class Warp:
+    """A fitted warp, for an output of unit variance.
 
     Attributes:
         activation: The activation.
-        height: What the bent variable is multiplied by.
+        height: What the warped variable is multiplied by.
         level: What is added to it.
         place: Where on the activation `g = 0` lies.
         slope: How far `g` moves along the activation.
@@ -75,9 +75,9 @@ class Bend:
         g = mean.unsqueeze(-1) + root.unsqueeze(-1) * GRID
         given = _log_joint(self.activation, parameters, y, g).softmax(-1)
         centre = (given @ GRID).unsqueeze(-1)
-        spread = (given * (GRID - centre).square()).sum(-1).clamp(min=STEP**2 / 12)
-        precision = (1 / spread - 1).clamp(min=LEAST_PRECISION)
-        return mean + root * centre[:, 0] / spread / precision, root * precision.rsqrt()
+        variance_left = (given * (GRID - centre).square()).sum(-1).clamp(min=STEP**2 / 12)
+        precision = (1 / variance_left - 1).clamp(min=LEAST_PRECISION)
+        return mean + root * centre[:, 0] / variance_left / precision, root * precision.rsqrt()
 
     def _parameters(self) -> list[float]:
         share = self.slope / MOST_SLOPE
@@ -85,12 +85,12 @@ class Bend:
         return [self.height, self.level, self.place, math.log(share / (1 - share)), noise]
 
 
-def fit_bend(y: Float[Tensor, "n"], activation: Activation) -> Bend:
-    """The bend of highest likelihood for values of unit variance, each taken by itself. Some seconds at most.
+def fit_warp(y: Float[Tensor, "n"], activation: Activation) -> Warp:
+    """The warp of highest likelihood for values of unit variance, each taken by itself. Some seconds at most.
 
     Args:
         y: The values of an output.
-        activation: The activation of the units that bend.
+        activation: The activation of the units that warp.
     """
     some = y[torch.linspace(0, len(y) - 1, min(len(y), MOST_VALUES)).long()]
 
@@ -110,7 +110,7 @@ def fit_bend(y: Float[Tensor, "n"], activation: Activation) -> Bend:
     density = float(_log_joint(activation, found, some).logsumexp(-1).mean())
     gaussian = -0.5 * float((math.log(2 * math.pi) + some.square()).mean())
     steep = MOST_SLOPE / (1 + math.exp(-slope))
-    return Bend(activation, height, level, place, steep, LEAST_NOISE + math.exp(noise), density - gaussian)
+    return Warp(activation, height, level, place, steep, LEAST_NOISE + math.exp(noise), density - gaussian)
 
 
 def _misfit(activation: Activation, parameters: Float[Tensor, "5"], y: Float[Tensor, "n"]) -> Float[Tensor, ""]:
@@ -123,7 +123,7 @@ def _log_joint(
 ) -> Float[Tensor, "n g"]:
     """Log-density of each value together with each point of the grid, at which the variable has the value in `g`."""
     height, level, place, slope, noise = parameters
-    bent = height * activation(MOST_SLOPE * slope.sigmoid() * g + place) + level
+    warped = height * activation(MOST_SLOPE * slope.sigmoid() * g + place) + level
     scale = LEAST_NOISE + noise.exp()
     size = scale.log() + math.log(2 * math.pi) - math.log(STEP)
-    return -0.5 * (((y.unsqueeze(-1) - bent) / scale).square() + GRID.square()) - size
+    return -0.5 * (((y.unsqueeze(-1) - warped) / scale).square() + GRID.square()) - size
