@@ -40,12 +40,13 @@ def rain(split: str) -> Collection:
 
 SOURCES: dict[str, Callable[[], TaskSource]] = {
     "gp_0.5": lambda: bnnp.tasks.gp(low=-2, high=2, length_scale=0.5),
-    "gp_0.5_wide": lambda: bnnp.tasks.gp(low=-5, high=5, length_scale=0.5),
+    "gp": bnnp.tasks.gp,
     "gp_0.25": lambda: bnnp.tasks.gp(low=-2, high=2, length_scale=0.25),
     "sawtooth": bnnp.tasks.sawtooth,
     "heaviside": bnnp.tasks.heaviside,
     "bnn": bnnp.tasks.bnn,
     "ecg": bnnp.tasks.ecg,
+    "curves": bnnp.tasks.curves,
     "rain": lambda: rain("train"),
 }
 LEVELS = {"heaviside": (-1.0, 1.0), "rain": (0.0,)}

@@ -1,7 +1,7 @@
 """`make lowest` and `make newest`: do the versions work that `pyproject.toml` allows? Needs a package index.
 
     PYTHONPATH=tests python -m project.environments lowest
-    PYTHONPATH=tests python -m project.environments newest [REQUIREMENT ...]      # what pip is told besides, such as torch==2.13.0
+    PYTHONPATH=tests python -m project.environments newest [WORD ...]      # for pip, such as torch==2.13.0
 
 In an empty environment in a folder that is removed afterwards, every dependency is installed at its minimum, or at its
 newest version, then the wheel of this tree; a short run goes through everything that the library uses them for.

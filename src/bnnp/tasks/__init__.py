@@ -1,5 +1,6 @@
 """Data sets that belong together: a user's own, the paper's synthetic processes, and the paper's real data."""
 
+from bnnp.tasks.curves import curves
 from bnnp.tasks.datasets.abalone import abalone
 from bnnp.tasks.datasets.cds import download_era5
 from bnnp.tasks.datasets.cells import paul15
@@ -32,6 +33,7 @@ __all__ = [
     "TaskSource",
     "abalone",
     "bnn",
+    "curves",
     "download_era5",
     "ecg",
     "era5",

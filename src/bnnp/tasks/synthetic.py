@@ -136,10 +136,8 @@ class BNNFunctions(Synthetic):
         object.__setattr__(self, "network", Network((1, *self.hidden, 1), self.activation))
 
     def values(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        weights = [
-            torch.randn(d, out, generator=generator, dtype=x.dtype) / math.sqrt(d)
-            for d, out in self.network.weight_shapes
-        ]
+        shapes = self.network.weight_shapes
+        weights = [torch.randn(shape, generator=generator, dtype=x.dtype) / math.sqrt(shape[0]) for shape in shapes]
         return self.network(weights, x)
 
 
@@ -150,8 +148,13 @@ def squared_exponential(a: Float[Tensor, "n 1"], b: Float[Tensor, "m 1"], length
 
 def draw_gp(x: Float[Tensor, "n 1"], length_scale: float, generator: torch.Generator) -> Float[Tensor, "n 1"]:
     """A draw of a zero-mean, unit-variance GP at `x`. `O(n^3)`."""
-    covariance = squared_exponential(x, x, length_scale) + _JITTER * torch.eye(len(x), dtype=x.dtype)
-    return torch.linalg.cholesky(covariance) @ torch.randn(len(x), 1, generator=generator, dtype=x.dtype)
+    return draw_from(squared_exponential(x, x, length_scale), generator)
+
+
+def draw_from(covariance: Float[Tensor, "n n"], generator: torch.Generator) -> Float[Tensor, "n 1"]:
+    """A draw of a Gaussian with mean 0. `O(n^3)`."""
+    factor = torch.linalg.cholesky(covariance + _JITTER * torch.eye(len(covariance), dtype=covariance.dtype))
+    return factor @ torch.randn(len(factor), 1, generator=generator, dtype=factor.dtype)
 
 
 def _oracle(

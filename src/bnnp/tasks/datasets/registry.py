@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from bnnp.tasks.curves import curves
 from bnnp.tasks.datasets.abalone import abalone
 from bnnp.tasks.datasets.cells import paul15
 from bnnp.tasks.datasets.climate import era5
@@ -14,6 +15,7 @@ from bnnp.tasks.synthetic import SOURCES as SYNTHETIC
 
 SOURCES: dict[str, Callable[[], TaskSource]] = {
     **SYNTHETIC,
+    "curves": curves,
     "ecg": ecg,
     "mnist": mnist,
     "abalone": abalone,
