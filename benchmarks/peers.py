@@ -6,9 +6,9 @@
 Data: Gaussian processes of length scale 0.5 and 0.25 and sawtooth functions, on [-2, 2]; 64 fresh test tasks each. A
 result is kept in the folder as soon as it is there (`gp_0.5-TNP.json`, `gp_0.5-TNP.bnnp`), and not computed again: the
 same command goes on where it was stopped. The BNNP is what `bnnp.learn` makes of the data, with nothing chosen; give it
-a core of its own, since it stops by the clock. The AR-TNP is the trained TNP. The gap is the oracle's marginal LPPD less the
-model's. Joint LPPDs of the oracle, CNP, TNP and AR-TNP are exact, those of the others are averages over samples and so
-biased downwards; the AR-TNP's other scores are of fewer samples, since it is slow to draw.
+a core of its own, since it stops by the clock. The AR-TNP is the trained TNP. The gap is the oracle's marginal LPPD
+less the model's. Joint LPPDs of the oracle, CNP, TNP and AR-TNP are exact, those of the others are averages over
+samples and so biased downwards; the AR-TNP's other scores are of fewer samples, since it is slow to draw.
 """
 
 import argparse
