@@ -23,7 +23,7 @@ from bnnp.cli.experiment import FOLDER_VARIABLE, experiments_folder
 from bnnp.evaluation import lppd, with_noise
 from bnnp.inference.base import Diagnostics
 from bnnp.tasks.task import Split, Task
-from claims import Claim, difference, has_arrived, paired, worst
+from claims import Claim, difference, has_arrived, needed, paired, worst
 from common import diagnosed, fixed_tests, last_slope, learn, model_file, score_sets, score_trivial, train
 from conftest import real_data
 from harness import experiment_names
@@ -364,17 +364,34 @@ def test_what_has_not_mixed_or_still_rises_has_not_arrived():
 @pytest.mark.parametrize(
     ("gain", "seeds", "doubts", "verdict"),
     [
-        ((0.3, 0.1), 4, "", "holds"),
-        ((-0.3, 0.1), 4, "", "does not hold"),
-        ((0.19, 0.1), 4, "", "cannot tell"),
+        ((0.33, 0.1), 4, "", "holds"),
+        ((-0.33, 0.1), 4, "", "does not hold"),
+        ((0.31, 0.1), 4, "", "cannot tell"),
+        ((0.31, 0.1), 5, "", "holds"),
+        ((1.2, 0.1), 2, "", "cannot tell"),
+        ((1.3, 0.1), 2, "", "holds"),
+        ((0.3, 0.0), 4, "", "holds"),
+        ((0.0, 0.0), 4, "", "cannot tell"),
         ((0.3, 0.1), 1, "", "cannot tell"),
+        ((0.3, 0.0), 1, "", "cannot tell"),
         ((0.3, math.nan), 4, "", "cannot tell"),
-        ((0.3, 0.1), 4, "HMC", "cannot tell"),
+        ((0.33, 0.1), 4, "HMC", "cannot tell"),
         ((math.nan, math.nan), 0, "", "not run"),
     ],
 )
 def test_a_verdict_follows_from_the_gain_and_its_error(gain, seeds, doubts, verdict):
     assert Claim("4.1", "ours is better", gain=gain, seeds=seeds, doubts=doubts).verdict() == verdict
+
+
+def test_few_repeats_decide_by_chance_as_rarely_as_many_do():
+    """200,000 claims about nothing for each number of repeats; one in twenty is decided, within 4 standard errors."""
+    random = np.random.default_rng(0)
+    for repeats in (2, 3, 4, 8):
+        values = random.normal(size=(200_000, repeats))
+        errors = values.std(axis=1, ddof=1) / repeats**0.5
+        decided = (abs(values.mean(1)) > needed(repeats) * errors).mean()
+        assert decided == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / 200_000) ** 0.5)
+    assert (abs(values.mean(1)) > needed(2) * errors).mean() < 0.001  # which another number of repeats would not give
 
 
 def test_gains():
