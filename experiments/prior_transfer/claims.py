@@ -32,26 +32,34 @@ def _every_method(process: str, prior: str, score: str, kind: str, part: str, se
     theirs = PAPER_LPPD[process]
     wins = sum(learned > standard for standard, learned in theirs.values())
     paper = f"{wins} of {len(theirs)} methods" if score == "pooled_lppd" else ""
-    gains, doubts, seeds = {}, [], 0
+    gains, late, missing, seeds = {}, [], [], []
     for method in methods_in(process, settings):
         pair = [found_of(process, method, which, settings, results) for which in ("standard", prior)]
         both = [seed for seed in pair[0] if seed in pair[1]]
-        if both:
-            values = [[mean_and_error(one[seed][part], score)[0] for seed in both] for one in pair]
-            gains[method], seeds = paired(values[1], values[0]), len(both)
-            doubts += [LABELS[method] for one in pair for seed in both if not has_arrived(one[seed]["convergence"])]
+        if not both:
+            missing.append(LABELS[method])
+            continue
+        values = [[mean_and_error(one[seed][part], score)[0] for seed in both] for one in pair]
+        gains[method] = paired(values[1], values[0])
+        seeds.append(len(both))
+        if not all(has_arrived(one[seed]["convergence"]) for one in pair for seed in both):
+            late.append(LABELS[method])
     if not gains:
         return Claim("4.3", text, paper)
-    better = sum(gain > 0 for gain, _ in gains.values())
+    notes = {"not arrived": late, "not run": missing}
+    said = [f"{name}: {', '.join(some)}" for name, some in notes.items() if some]
+    arrived = [gain for method, gain in gains.items() if LABELS[method] not in late]
+    least = worst(arrived or list(gains.values()))
+    contradicted = bool(arrived) and least[0] < 0  # for which one method is enough; it takes all to bear a claim out
     return Claim(
         "4.3",
         text,
         paper,
-        f"{better} of {len(gains)} methods" + (f"; not arrived: {', '.join(dict.fromkeys(doubts))}" if doubts else ""),
+        "; ".join([f"{sum(gain > 0 for gain, _ in gains.values())} of {len(gains)} methods", *said]),
         trivial=best_trivial(process, part, score, results),
-        gain=worst(list(gains.values())),
-        seeds=seeds,
-        doubts=", ".join(dict.fromkeys(doubts)),
+        gain=least,
+        seeds=min(seeds),
+        doubts="" if contradicted else ", ".join([*late, *missing]),
     )
 
 

@@ -405,6 +405,37 @@ def test_gains():
     assert over_seeds([{"scores": {"mae": {"mean": 1.0, "standard_error": 9.0}}}], "mae") == (1.0, 9.0)
 
 
+def transfer(**changes) -> str:
+    """The verdict on every method under the learned prior: two methods, four seeds; `changes` by method and prior."""
+    experiment = harness.load_experiment(REAL / "prior_transfer")
+    arrived = {"rhat": 1.0, "doubtful": 0, "slope": None, "slope_error": None}
+    settings, results = {"processes": {"gp": {"seeds": (1, 2, 3, 4), "methods": ("mfvi", "hmc")}}}, {}
+    for name, level in (
+        {"mfvi-standard": 0.0, "hmc-standard": 0.0, "mfvi-recipe": 1.0, "hmc-recipe": 1.0} | changes
+    ).items():
+        for seed in (1, 2, 3, 4) if level is not None else ():
+            score, late = (level[0], 9) if isinstance(level, tuple) else (level, 0)
+            method, prior = name.split("-")
+            results[f"gp-{method}-{prior}-{seed}"] = {
+                "all": {
+                    "scores": {
+                        "pooled_lppd@9": {"mean": score + 0.1 * seed * (prior == "recipe"), "standard_error": 0.1}
+                    }
+                },
+                "convergence": arrived | {"doubtful": late},
+            }
+    return experiment.claims(settings, results)[0].verdict()
+
+
+def test_every_method_means_all_of_them_and_one_that_has_arrived_is_enough_against_it():
+    assert transfer() == "holds"
+    assert transfer(**{"hmc-recipe": -1.0}) == "does not hold"
+    assert transfer(**{"hmc-recipe": None}) == "cannot tell"  # not run
+    assert transfer(**{"hmc-recipe": (1.0, "late")}) == "cannot tell"
+    assert transfer(**{"hmc-recipe": (1.0, "late"), "mfvi-recipe": -1.0}) == "does not hold"
+    assert transfer(**{"mfvi-recipe": None, "hmc-recipe": None}) == "not run"
+
+
 def test_tables():
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
