@@ -265,7 +265,7 @@ def _perform_one(plan: Plan, key: str, at_once: int) -> None:
     run, error = planned[key], error_file(plan.place, key)
     if at_once > 1:
         torch.set_num_threads(1)
-    start, maker = time.perf_counter(), made_by()  # of the code as it is now, whatever is committed meanwhile
+    start, worked, maker = time.perf_counter(), time.process_time(), made_by()  # of the code as it is at the start
     error.unlink(missing_ok=True)
     try:
         done = plan.kept().results()
@@ -277,7 +277,8 @@ def _perform_one(plan: Plan, key: str, at_once: int) -> None:
     except Exception:  # one run's error must not end the others; it is kept, and told at the end
         write_atomically(error, traceback.format_exc())
         return
-    record = {**plan.identity(planned, key), "made_by": maker, "seconds": time.perf_counter() - start}
+    took = {"seconds": time.perf_counter() - start, "processor_seconds": time.process_time() - worked}
+    record = {**plan.identity(planned, key), "made_by": maker, **took}
     write_atomically(record_file(plan.place, key), json.dumps(record | {"result": result}, separators=(",", ":")))
 
 

@@ -3,6 +3,7 @@
 python experiments/results.py
 """
 
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -68,8 +69,11 @@ def provenance(plan: Plan) -> str:
     said = [f"[{name}]({name}), `bnnp experiment {name} --scale {plan.scale}`: {len(done)} of {len(planned)} runs"]
     if done:
         hours = sum(record["seconds"] for record in done) / 3600
+        worked = sum(record.get("processor_seconds", math.nan) for record in done) / 3600  # unknown for old records
         commits = ", ".join(sorted({record["made_by"]["commit"] for record in done}))
-        said[0] += f", {hours:.2f} hours of them in all, at {commits}"
+        said[0] += f", {hours:.2f} hours of them in all"
+        said[0] += f" ({worked:.2f} of processor time)" if math.isfinite(worked) else ""
+        said[0] += f", at {commits}"
     looks = [look["frozen"] for look in looks_at(plan.place)]
     before = len(set(looks) - {frozen})
     said.append(f"Settings {frozen}, {searched(plan)}; looks at the tests under other settings: {before} or more")

@@ -111,6 +111,7 @@ def test_other_arguments_are_another_run(toy, tmp_path):
     perform("toy", "smoke", tmp_path / "out")
     path = tmp_path / "out" / "runs" / "run-2.json"
     record = json.loads(path.read_text())
+    assert record["processor_seconds"] >= 0
     assert record["seconds"] >= 0
     assert record["made_by"] == harness.made_by()
     assert record["made_by"]["torch"] == torch.__version__
@@ -119,6 +120,15 @@ def test_other_arguments_are_another_run(toy, tmp_path):
     path.write_text(json.dumps(record))
     assert perform("toy", "smoke", tmp_path / "out").results["run-2"] == 4
     assert toy.read_text().split() == ["0", "1", "2", "2"]
+
+
+def test_a_record_has_the_commit_at_which_its_run_began(toy, monkeypatch):
+    """As if each run, which leaves a line in the file, ended with another commit."""
+    done = lambda: str(len(toy.read_text().split()) if toy.exists() else 0)  # noqa: E731
+    monkeypatch.setattr(harness, "made_by", lambda: {"commit": done()})
+    harness.perform(experiments_folder(), "toy", "smoke", backend="sequential")
+    kept = harness.plan_of(experiments_folder(), "toy", "smoke").kept().records
+    assert [record["made_by"]["commit"] for record in kept.values()] == ["0", "1", "2"]
 
 
 def test_several_at_once_and_only_some(toy, tmp_path):
