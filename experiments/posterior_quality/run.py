@@ -22,6 +22,8 @@ from score_tables import Estimate, markdown_table, over, slope_text, text_of
 HIDDEN, INFERENCE_HIDDEN = (20, 20), (50, 50)
 RATES = {"fcvi": (5e-4, 5e-5), "givi": (1e-2, 5e-4)}
 RATE = (5e-3, 5e-5)
+LONGER = {"fcvi": 4}
+"""A tenth of the rate, which is the paper's, needs more steps."""
 METHODS = {
     "bnnp": SingleTaskBNNP(bnnp.Pointwise(INFERENCE_HIDDEN)),
     "givi": GIVI(num_inducing=10),
@@ -51,7 +53,8 @@ def runs(settings: Mapping[str, Any]) -> dict[str, Run]:
     planned = {}
     for noise in settings["noises"]:
         for method in METHODS:
-            own = {"method": method, "noise": noise, "steps": settings["steps"], "seeds": settings["seeds"]}
+            own = {"method": method, "noise": noise, "steps": settings["steps"] * LONGER.get(method, 1)}
+            own |= {"learning_rate": RATES.get(method, RATE), "seeds": settings["seeds"]}
             planned[f"{method}-{noise:.4g}"] = Run(bounds, own)
         for seed in settings["seeds"]:
             for way in TRAININGS:
@@ -77,10 +80,12 @@ def target_of(model: bnnp.BNNP) -> Target:
     return Target.of(model.prior, model.network, [bnnp.tasks.posterior_quality_test()], model.likelihood)
 
 
-def bounds(method: str, noise: float, steps: int, seeds: tuple[int, ...]) -> dict[str, Any]:
+def bounds(
+    method: str, noise: float, steps: int, learning_rate: tuple[float, float], seeds: tuple[int, ...]
+) -> dict[str, Any]:
     """As many repeats as there are seeds, side by side, all from the first of them."""
     model, task = model_of(noise), bnnp.tasks.posterior_quality_test()
-    effort = Effort(steps=steps, learning_rate=RATES.get(method, RATE), elbo_samples=8)
+    effort = Effort(steps=steps, learning_rate=learning_rate, elbo_samples=8)
     posts = infer_many(model, [task] * len(seeds), method=METHODS[method], num_samples=1, effort=effort, seed=seeds[0])
     found = [post.diagnostics for post in posts]
     kept = {"bounds": [one.bound for one in found], "errors": [one.bound_error for one in found]}
@@ -204,34 +209,38 @@ def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Clai
     found = []
     for noise in (f"{n:.4g}" for n in settings["noises"]):
         of = {name: bound_of(name, noise, settings, results) for name in NAMES | META}
-        rising = [name for name in of if f"{name}-{noise}" in results]
-        rising = [name for name in rising if not has_arrived(results[f"{name}-{noise}"]["convergence"])]
+        there = [name for name in of if f"{name}-{noise}" in results]
+        late = {name for name in there if not has_arrived(results[f"{name}-{noise}"]["convergence"])}
         truth = text_of(evidence_of(noise, settings, results))
-        rest = {"oracle": f"log evidence {truth}" if truth else "", "doubts": ", ".join(rising)}
-        found.append(_above_gaussians(noise, of, rest))
-        found += [_above_meta(noise, way, of, rest) for way in META]
+        oracle = f"log evidence {truth}" if truth else ""
+        found.append(_above_gaussians(noise, of, late, oracle))
+        found += [_above_meta(noise, way, of, late, oracle) for way in META]
     return found
 
 
 Bounds = Mapping[str, tuple[Estimate, int]]
 
 
-def _above_gaussians(noise: str, of: Bounds, rest: Mapping[str, str]) -> Claim:
+def _above_gaussians(noise: str, of: Bounds, late: set[str], oracle: str) -> Claim:
     text = f"noise {noise}: the BNNP's bound is above every Gaussian over all weights"
     paper = f"{PAPER[noise]['bnnp']}; best Gaussian {PAPER[noise]['ucvi']}" if noise in PAPER else "by eye"
     if not all(of[name][1] for name in ("bnnp", *JOINT)):
-        return Claim("4.1", text, paper, oracle=rest["oracle"])
+        return Claim("4.1", text, paper, oracle=oracle)
     best = max((of[name][0][0], name) for name in JOINT)[1]
     gain = worst([difference(of["bnnp"][0], of[name][0]) for name in JOINT])
     ours = f"{text_of(of['bnnp'][0])}; {best.upper()} {text_of(of[best][0])}"
-    return Claim("4.1", text, paper, ours, gain=gain, seeds=min(of[name][1] for name in ("bnnp", *JOINT)), **rest)
+    doubts = ", ".join(name.upper() for name in JOINT if name in late)
+    ours += f"; not arrived: {doubts}" if doubts else ""
+    seeds = min(of[name][1] for name in ("bnnp", *JOINT))
+    return Claim("4.1", text, paper, ours, oracle, gain=gain, seeds=seeds, doubts=doubts)
 
 
-def _above_meta(noise: str, way: str, of: Bounds, rest: Mapping[str, str]) -> Claim:
+def _above_meta(noise: str, way: str, of: Bounds, late: set[str], oracle: str) -> Claim:
     text = f"noise {noise}: fitting to the one task gives a higher bound than {META[way]}"
     paper = f"{PAPER[noise]['bnnp']}; {PAPER[noise]['meta']}" if noise in PAPER else "by eye"
     if not (of["bnnp"][1] and of[way][1]):
-        return Claim("4.1", text, paper, oracle=rest["oracle"])
+        return Claim("4.1", text, paper, oracle=oracle)
     ours = f"{text_of(of['bnnp'][0])}; {text_of(of[way][0])}"
     gain = difference(of["bnnp"][0], of[way][0])
-    return Claim("4.1", text, paper, ours, gain=gain, seeds=min(of["bnnp"][1], of[way][1]), **rest)
+    doubts = "the bound for one task still rises" if "bnnp" in late else ""
+    return Claim("4.1", text, paper, ours, oracle, gain=gain, seeds=min(of["bnnp"][1], of[way][1]), doubts=doubts)
