@@ -68,14 +68,13 @@ class Candidate:
         ]
 
 
-def chosen(best: Candidate, candidates: Sequence[Candidate]) -> str:
-    """Which network was chosen and why, in a sentence."""
+def chosen(best: Candidate, candidates: Sequence[Candidate], values: Sequence[float]) -> str:
+    """Which network was chosen and why, in a sentence, given what each is worth."""
     names = [str(candidate.model.config().get("activation")) for candidate in candidates]
-    values = [candidate.scores["marginal_lppd"] for candidate in candidates]
     scores = ", ".join(f"{value:.3f} with {name}" for name, value in zip(names, values, strict=True))
     return (
         f"The network has {names[candidates.index(best)]} units: after at most a round, the log-density per point of "
-        f"left-out data sets is {scores}."
+        f"left-out data sets, averaged over predictions with and without known points, is {scores}."
     )
 
 

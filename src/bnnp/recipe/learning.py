@@ -93,8 +93,9 @@ def learn(
 
     Args:
         model: A model with a prior over weights; or several, as of networks with different activations, of which the
-            one is taken that predicts left-out tasks best early on. If no tasks can be left out, it is the first.
-            Networks of "tanh" units are left out if there are others and the outputs have no levels, floor or ceiling.
+            one is taken that predicts left-out tasks best early on, with and without known points. If no tasks can be
+            left out, it is the first. Networks of "tanh" units are left out if there are others and the outputs have no
+            levels, floor or ceiling.
         tasks: A task source.
         minutes: Time after which no new round begins.
         context_share: As for `bnnp.fit`.
