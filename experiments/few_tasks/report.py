@@ -57,7 +57,7 @@ def rows_of(data: str, settings: Mapping[str, Any], results: Mapping[str, Any]) 
         for learnability in choices["learnabilities"]
     }
     rows["recipe"] = _scores_of(results, [f"{data}-recipe-{seed}" for seed in seeds])
-    noise = _noise(data, choices, results)
+    noise = chosen_noise(data, choices, results)
     for method in ("mfvi", "givi"):
         rows[method] = [one for found in _scores_of(results, [f"{data}-{method}-{noise}"]) for one in found]
     for peer in ("np", "bnp", "tnp"):
@@ -73,7 +73,7 @@ def _scores_of(results: Mapping[str, Any], keys: list[str], part: str = "scores"
     return [results[key][part] for key in keys if key in results]
 
 
-def _noise(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> float:
+def chosen_noise(data: str, choices: Mapping[str, Any], results: Mapping[str, Any]) -> float:
     """The noise with GIVI's largest bound, for both BNNs."""
     bounds = {n: results.get(f"{data}-givi-{n}", {}).get("bound", -math.inf) for n in choices["bnns"]["noises"]}
     return max(bounds, key=bounds.__getitem__)
@@ -101,7 +101,7 @@ def _note(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], re
     """What one must know of the rows: units, settings and whether what climbs a bound has arrived."""
     notes = ["LPPD per standardised unit."]
     notes.append(f"Settings `{settings['chosen'][data]}`, chosen on training data sets that were left out.")
-    noise = _noise(data, choices, results)
+    noise = chosen_noise(data, choices, results)
     for method in ("mfvi", "givi"):
         how = results.get(f"{data}-{method}-{noise}", {}).get("convergence")
         if how is not None:
