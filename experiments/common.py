@@ -28,7 +28,7 @@ from bnnp.tasks.source import TaskSource
 from bnnp.tasks.split import context_size, random_split
 from bnnp.tasks.task import Split
 from bnnp.training import FitSettings, fit
-from harness import shows_training
+from harness import shows_training, trainings
 
 
 def fixed_tests(source: TaskSource, count: int, context_share: tuple[float, float], seed: int) -> list[Split]:
@@ -47,8 +47,8 @@ PAPER = FitSettings(prior_start="standard", clip_norm=None, optimiser=torch.opti
 OURS = FitSettings(prior_start="standard")
 """The library's optimiser from the paper's start."""
 TRAININGS = {"paper": PAPER, "ours": OURS}
-LAST = 0.1
-"""The share of an optimisation over whose end the slope of the bound is measured."""
+LAST, QUARTER = 0.1, 0.25
+"""The shares of an inference and of a training over whose ends the slope of the bound is measured."""
 
 
 def train(
@@ -75,10 +75,22 @@ def train(
     state = folder / "models" / f"{name}-training"
     changed = {key: choices.pop(key) for key in vars(TRAININGS[way]) if key in choices}
     settings = replace(TRAININGS[way], **changed)
-    fit(model, tasks, settings=settings, checkpoint=state, progress=shows_training.get(), seed=seed, **choices)
+    done = fit(model, tasks, settings=settings, checkpoint=state, progress=shows_training.get(), seed=seed, **choices)
+    note_end(done.history)
     model.save(model_file(folder, name))
     shutil.rmtree(state, ignore_errors=True)
     return model
+
+
+def note_end(history: bnnp.History) -> None:
+    """Note in the record of the run how much the objective still rose over the last quarter of a training's steps."""
+    ends, steps = trainings.get(), history.steps
+    if ends is not None and len(steps) > 1:
+        every = (steps[-1]["step"] - steps[0]["step"]) / (len(steps) - 1)
+        slope, error = last_slope([record["objective"] for record in steps], every, QUARTER)
+        ends.append(
+            {"steps": steps[-1]["step"], "slope": slope, "slope_error": error if math.isfinite(error) else None}
+        )
 
 
 def learn(
@@ -149,13 +161,14 @@ def diagnosed(diagnostics: Sequence[Diagnostics]) -> dict[str, float | int | Non
     }
 
 
-def last_slope(bounds: Sequence[float]) -> tuple[float, float]:
-    """The slope of the last tenth of a path of bounds, in nats per thousand steps, by least squares, and its error.
+def last_slope(bounds: Sequence[float], every: float = 1.0, share: float = LAST) -> tuple[float, float]:
+    """The slope of the end of a path of bounds, in nats per thousand steps, by least squares, and its error.
 
-    The error is that of independent estimates of the bound; it is infinite with two of them.
+    The error is that of independent estimates of the bound; it is infinite with two of them. `every`: the steps from
+    one bound to the next. `share`: of the path, that is its end.
     """
-    values = np.array(bounds[-max(2, math.ceil(LAST * len(bounds))) :])
-    steps = (np.arange(len(values)) - (len(values) - 1) / 2) / 1000
+    values = np.array(bounds[-max(2, math.ceil(share * len(bounds))) :])
+    steps = every * (np.arange(len(values)) - (len(values) - 1) / 2) / 1000
     slope = float(steps @ values / (steps @ steps))
     rest = values - values.mean() - slope * steps
     free = len(values) - 2

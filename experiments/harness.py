@@ -61,6 +61,9 @@ from records import (
 
 SCALES = ("smoke", "small", "long", "paper")
 shows_training = ContextVar("whether training within a run has a bar", default=False)
+trainings: ContextVar[list[dict[str, Any]] | None] = ContextVar(
+    "what a run's trainings say of how they ended", default=None
+)
 
 
 @dataclass(frozen=True)
@@ -267,6 +270,8 @@ def _perform_one(plan: Plan, key: str, at_once: int) -> None:
         torch.set_num_threads(1)
     start, worked, maker = time.perf_counter(), time.process_time(), made_by()  # of the code as it is at the start
     error.unlink(missing_ok=True)
+    ends: list[dict[str, Any]] = []
+    trainings.set(ends)
     try:
         done = plan.kept().results()
         missing = [need for need in run.needs if need not in done]
@@ -278,7 +283,7 @@ def _perform_one(plan: Plan, key: str, at_once: int) -> None:
         write_atomically(error, traceback.format_exc())
         return
     took = {"seconds": time.perf_counter() - start, "processor_seconds": time.process_time() - worked}
-    record = {**plan.identity(planned, key), "made_by": maker, **took}
+    record = {**plan.identity(planned, key), "made_by": maker, **took} | ({"trainings": ends} if ends else {})
     write_atomically(record_file(plan.place, key), json.dumps(record | {"result": result}, separators=(",", ":")))
 
 

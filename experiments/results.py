@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from bnnp._core.files import write_atomically
-from claims import SURE, Claim, needed
+from claims import BEYOND, SURE, Claim, needed
 from harness import Plan, best_choices, experiment_names, load_experiment, plan_of
 from records import fingerprint, looks_at, settings_file
 from score_tables import markdown_table
@@ -74,6 +74,12 @@ def provenance(plan: Plan) -> str:
         said[0] += f", {hours:.2f} hours of them in all"
         said[0] += f" ({worked:.2f} of processor time)" if math.isfinite(worked) else ""
         said[0] += f", at {commits}"
+    ends = [end for record in done for end in record.get("trainings", ())]
+    if ends:
+        rising = sum(end["slope"] > BEYOND * (end["slope_error"] or math.inf) for end in ends)
+        said.append(
+            f"Of {len(ends)} trainings by a number of steps, {rising} had objectives that still rose at the end"
+        )
     looks = [look["frozen"] for look in looks_at(plan.place)]
     before = len(set(looks) - {frozen})
     said.append(f"Settings {frozen}, {searched(plan)}; looks at the tests under other settings: {before} or more")

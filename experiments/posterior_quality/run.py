@@ -15,7 +15,7 @@ from bnnp.evaluation import evidence, tempering
 from bnnp.inference import GIVI, Effort, SingleTaskBNNP, Target, infer_many
 from bnnp.plots import save_figure
 from claims import Claim, difference, has_arrived, worst
-from common import TRAININGS, diagnosed
+from common import TRAININGS, diagnosed, note_end
 from harness import Run
 from score_tables import Estimate, markdown_table, over, slope_text, text_of
 
@@ -98,7 +98,7 @@ def meta_bound(noise: float, steps: int, way: str, seed: int) -> dict[str, float
     """A BNNP meta-trained on tasks like this one, which has never seen it."""
     model = model_of(noise, seed)
     tasks = bnnp.tasks.bnn(noise=0.1, hidden=HIDDEN, points=(5, 50))
-    bnnp.fit(
+    done = bnnp.fit(
         model,
         tasks,
         objective=bnnp.objectives.PPAVI(num_samples=8),
@@ -108,6 +108,7 @@ def meta_bound(noise: float, steps: int, way: str, seed: int) -> dict[str, float
         progress=False,
         seed=seed,
     )
+    note_end(done.history)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         parts = [SingleTaskBNNP().bound(target_of(model), model, 500, generator) for _ in range(20)]

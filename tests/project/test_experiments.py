@@ -354,6 +354,34 @@ def test_how_inference_went_is_the_worst_of_all_sets():
     assert convergence(diagnosed([Diagnostics()])) == ["", "", "", "", "0 of 1"]
 
 
+def test_a_record_says_how_its_trainings_ended(tmp_path, monkeypatch):
+    (tmp_path / "toy" / "settings").mkdir(parents=True)
+    settings_file(tmp_path / "toy", "smoke").write_text("{}")
+    (tmp_path / "toy" / "run.py").write_text(TRAINING_TOY)
+    harness.perform(tmp_path, "toy", "smoke", backend="sequential")
+    kept = harness.plan_of(tmp_path, "toy", "smoke").kept().records
+    (end,) = kept["train"]["trainings"]
+    assert end == {"steps": 200, "slope": pytest.approx(20.0), "slope_error": pytest.approx(0.0, abs=1e-9)}
+    assert "trainings" not in kept["no training"]
+
+
+TRAINING_TOY = """
+import bnnp
+from common import note_end
+from harness import Run
+
+def runs(settings):
+    return {"train": Run(train, {"steps": 200}), "no training": Run(train, {"steps": 0})}
+
+def train(steps):
+    records = [{"step": step, "objective": 0.02 * step} for step in range(10, steps + 1, 10)]
+    note_end(bnnp.History(steps=records))
+
+def report(settings, results, folder):
+    return []
+"""
+
+
 def test_bounds_of_many_sets_that_do_not_rise_seldom_seem_to():
     """Noise of 1 nat per step, 16 sets: of 300 means 7 or so are 2 errors above 0, of the steepest slopes 90."""
     random, rising = torch.Generator().manual_seed(0), 0
