@@ -105,9 +105,19 @@ def test_tables_are_what_the_records_say(tmp_path):
     for plan in plans():
         place = tmp_path / plan.experiment.name / plan.scale
         shutil.copytree(plan.place / "runs", place / "runs")
-        for file in harness.report_of(replace(plan, place=place)).files:
-            if file.suffix == ".md":
-                assert file.read_text() == (plan.place / file.name).read_text(), f"{plan.experiment.name}: report anew"
+        tables = {
+            file.name: file for file in harness.report_of(replace(plan, place=place)).files if file.suffix == ".md"
+        }
+        assert {file.name for file in plan.place.glob("*.md")} == set(tables), f"{plan.experiment.name}: report anew"
+        for name, file in tables.items():
+            assert file.read_text() == (plan.place / name).read_text(), f"{plan.experiment.name}: report anew"
+
+
+def test_no_table_stands_without_records():
+    """Records that were taken away, or are all stale, take their tables with them."""
+    for name in harness.experiment_names(EXPERIMENTS):
+        for table in (EXPERIMENTS / name).glob("results/*/*.md"):
+            assert harness.plan_of(EXPERIMENTS, name, table.parent.name).kept().results(), f"{table}: delete it"
 
 
 def test_a_record_that_says_otherwise_changes_the_page(tmp_path):
