@@ -24,6 +24,7 @@ started them did; on a cluster, put its folder on `PYTHONPATH`.
 import importlib.util
 import inspect
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -268,7 +269,7 @@ def _perform_one(plan: Plan, key: str, at_once: int) -> None:
     run, error = planned[key], error_file(plan.place, key)
     if at_once > 1:
         torch.set_num_threads(1)
-    start, worked, maker = time.perf_counter(), time.process_time(), made_by()  # of the code as it is at the start
+    start, worked, maker = time.perf_counter(), processor_seconds(), made_by()  # of the code as it is at the start
     error.unlink(missing_ok=True)
     ends: list[dict[str, Any]] = []
     trainings.set(ends)
@@ -282,9 +283,14 @@ def _perform_one(plan: Plan, key: str, at_once: int) -> None:
     except Exception:  # one run's error must not end the others; it is kept, and told at the end
         write_atomically(error, traceback.format_exc())
         return
-    took = {"seconds": time.perf_counter() - start, "processor_seconds": time.process_time() - worked}
+    took = {"seconds": time.perf_counter() - start, "processor_seconds": processor_seconds() - worked}
     record = {**plan.identity(planned, key), "made_by": maker, **took} | ({"trainings": ends} if ends else {})
     write_atomically(record_file(plan.place, key), json.dumps(record | {"result": result}, separators=(",", ":")))
+
+
+def processor_seconds() -> float:
+    """Of this process and those that it started and that have ended."""
+    return sum(os.times()[:4])
 
 
 def made_by() -> dict[str, str]:

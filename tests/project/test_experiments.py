@@ -6,6 +6,7 @@ import math
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +210,14 @@ def test_a_search_freezes_the_best_choice_and_makes_records_of_before_stale(toy,
     elsewhere = harness.perform_search(experiments_folder(), "toy", "small", tmp_path / "out")
     assert elsewhere == {"power": "to the 2"}
     assert "chosen" not in harness.plan_of(experiments_folder(), "toy", "small").settings
+
+
+def test_processor_time_is_also_that_of_processes_a_run_starts():
+    before = harness.processor_seconds()
+    time.sleep(0.3)
+    slept = harness.processor_seconds() - before
+    subprocess.run([sys.executable, "-c", "sum(range(10_000_000))"], check=True)
+    assert slept < 0.1 < harness.processor_seconds() - before
 
 
 CHAIN = """
