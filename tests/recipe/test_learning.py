@@ -5,8 +5,6 @@ import pytest
 
 import bnnp
 from bnnp.recipe import judging, rounds
-from bnnp.tasks.split import context_size
-from bnnp.tasks.task import Split
 from bnnp.training.draws import DrawsOfPrior
 from bnnp.training.features import train_features
 from bnnp.training.run import TrainingDiverged
@@ -100,17 +98,6 @@ def test_of_several_models_the_better_one_is_taken_after_a_round():
     assert learned.model is models[int(np.argmax(values))]
     assert f"The network has {('tanh', 'relu')[int(np.argmax(values))]} units" in told
     assert models[int(np.argmin(values))].prior.is_standard()
-
-
-def test_a_model_is_worth_what_it_predicts_with_and_without_known_points():
-    size = context_size((0.1, 0.5))
-    known, left_out = judging.divided(lines(), size, 0)
-    way = rounds.Rounds(size, None, False, 0, np.inf)
-    candidate = way._started(0, small(), known, left_out, must=True)
-    alone = [Split(split.context.take([]), split.target) for split in left_out.splits]
-    scores = [judging.scores_of(candidate.model, splits)["marginal_lppd"] for splits in (left_out.splits, alone)]
-    assert way._worth(candidate, left_out) == pytest.approx(np.mean(scores))
-    assert abs(scores[0] - scores[1]) > 0.1
 
 
 def levels(count: int = LINES) -> bnnp.tasks.Collection:

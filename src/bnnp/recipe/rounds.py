@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bnnp._core.random import as_integer, child
-from bnnp.evaluation.scores import Scores
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.models.evidence import WeightModel
@@ -16,7 +15,7 @@ from bnnp.numerics.health import FactorisationError
 from bnnp.objectives import PPAVI
 from bnnp.priors.starts import Warped
 from bnnp.recipe.candidate import NOT_WARPED, Candidate, chosen, in_rounds
-from bnnp.recipe.judging import LeftOut, scores_of
+from bnnp.recipe.judging import Judgement, LeftOut
 from bnnp.recipe.noise import held, multiply_noise, take_best_noise, take_noise
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize
@@ -83,11 +82,9 @@ class Rounds:
             candidates[place] = self._advanced(candidates[place], tasks, left_out, limit=1)
             if candidates[place].interrupted:
                 break
-        best = candidates[0]
+        best = max(candidates, key=lambda candidate: candidate.scores.worth())
         if len(candidates) > 1:
-            values = [self._worth(candidate, left_out) for candidate in candidates]
-            best = candidates[values.index(max(values))]
-            told.append(chosen(best, candidates, values))
+            told.append(chosen(best, candidates))
         best = replace(best, ended=(*told, *best.ended))
         while not best.interrupted and best.parts:
             best = self._advanced(best, tasks, left_out)
@@ -118,20 +115,8 @@ class Rounds:
         scores = self._scores(own, start, left_out)
         return Candidate(number, own, start, scores, scores, parts[:1] if _few(tasks) else parts)
 
-    def _scores(self, model: MetaLearner, start: str, left_out: LeftOut) -> Scores:
-        return scores_of(model, left_out.splits, self._samples(start))
-
-    def _worth(self, candidate: Candidate, left_out: LeftOut) -> float:
-        """Log-density per point of left-out tasks, averaged over predictions with and without known points.
-
-        A prior is used by itself too. Without known points it alone predicts, and one that says what the process never
-        does is found out.
-        """
-        alone = scores_of(candidate.model, left_out.without_contexts(), self._samples(candidate.start))
-        return (candidate.scores["marginal_lppd"] + alone["marginal_lppd"]) / 2
-
-    def _samples(self, start: str) -> int | None:
-        return SAMPLES if start == "warped" else None
+    def _scores(self, model: MetaLearner, start: str, left_out: LeftOut) -> Judgement:
+        return left_out.judge(model, SAMPLES if start == "warped" else None)
 
     def _judge(self, part: str, tasks: TaskSource, left_out: LeftOut) -> LeftOut:
         """What rounds are judged by: left-out tasks, with those that rounds learn nothing from but inputs."""
@@ -264,6 +249,6 @@ def _after(history: History, later: History) -> History:
 
 def _no_help(count: int, steps: int, gain: float, error: float) -> str:
     return (
-        f"round {count + 1}, of {steps} steps, changed the log-density per point of left-out data sets by {gain:+.3f} "
-        f"(standard error {error:.3f})."
+        f"round {count + 1}, of {steps} steps, changed the log-density per point of left-out data sets, averaged "
+        f"over predictions with and without known points, by {gain:+.3f} (standard error {error:.3f})."
     )
