@@ -62,7 +62,7 @@ def scores(model: bnnp.BNNP, new: list[tuple[np.ndarray, np.ndarray]]) -> dict[s
 
 
 def main(folder: Annotated[Path, typer.Argument()] = Path("few_data_sets"), quick: bool = False) -> None:
-    sizes, repeats, steps = ((3,), 1, 20) if quick else ((3, 6), 2, 600)
+    sizes, repeats, steps = ((3,), 1, 20) if quick else ((3, 6, 12), 2, 600)
     new = [site(np.random.default_rng([1, i])) for i in range(4 if quick else 30)]
     rows = []
     for size in sizes:

@@ -49,6 +49,15 @@ def main(folder: Annotated[Path, typer.Argument()] = Path("patients"), quick: bo
     within = frame["measured"].between(frame["q05"], frame["q95"])
     print(f"{within.sum()} of {len(within)} hidden measurements lie within their 90 % intervals.")
 
+    # One patient says little about intervals. Twenty more, three samples of each known:
+    more = pd.concat([patient(f"N{i:02d}", 100.0, generator) for i in range(20)])
+    is_known = more.groupby("subject").cumcount().isin([1, 4, 7])
+    reg.observe(more.loc[is_known, COLUMNS], more.loc[is_known, "conc"])
+    hidden = more[~is_known]
+    frame = reg.predict_frame(hidden[COLUMNS], quantiles=[0.05, 0.95])
+    within = hidden["conc"].between(frame["q05"].to_numpy(), frame["q95"].to_numpy())
+    print(f"Of 20 such patients, {within.mean():.0%} of {len(within)} hidden measurements do.")
+
     # Another dose: the same column, another number. Nobody knows anything of this patient yet.
     grid = pd.DataFrame(
         [("anyone", time, dose) for dose in (60.0, 140.0) for time in (1.0, 5.0, 16.0)], columns=COLUMNS
