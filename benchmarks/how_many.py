@@ -4,7 +4,8 @@
 
 Learns from 3, 6, 12, 25, 50 and 100 patients like those of `examples/trial.py`, by the recipe of `bnnp train`, and
 predicts the hidden points of 40 new ones, of which 0, 1, 2, 4 or 6 points are known. All patients have the same
-measurement error, 0.3, which no prediction of new measurements can be below. The rows behind the figure go to a CSV beside it.
+measurement error, 0.3, which no prediction of new measurements can be below. A CSV beside the figure has
+its numbers.
 """
 
 import argparse

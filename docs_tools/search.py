@@ -1,4 +1,4 @@
-"""A hook of mkdocs: in the search, pages for users come first, and the pages that questions lead to before the questions."""
+"""A hook of mkdocs: in the search, pages for users come first, and a page before the question that leads to it."""
 
 from mkdocs.structure.pages import Page
 

@@ -2,7 +2,7 @@
 
 Takeaway: eighteen patients are enough to predict the next one from three blood samples, and to ask how another dose
 would have gone. The 90 % intervals held nine of ten measurements of twenty new patients, though fewer of the one that
-is shown. Compare before you choose: a mixed model was clearly behind here, a hierarchical Gaussian process only a little.
+is shown. Compare before you choose: a mixed model was clearly behind here, a hierarchical Gaussian process a little.
 
     python examples/patients.py OUT_FOLDER
 """

@@ -1,0 +1,123 @@
+"""Every sentence of the README and the pages for users that has a number is held by something: see `claims.toml`."""
+
+import inspect
+import math
+import re
+import tomllib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import bnnp
+from bnnp import demo
+from bnnp.app import export, protocol
+from bnnp.cli import predict
+from bnnp.comparison import plan
+from bnnp.evaluation import trust
+from bnnp.inference.mcmc import chains
+from bnnp.models import enough
+from bnnp.models import trust as trusting
+from bnnp.recipe import judging
+
+ROOT = Path(__file__).parents[2]
+CLAIMS: dict[str, dict[str, dict[str, str]]] = tomllib.loads(Path(__file__).with_name("claims.toml").read_text())
+WORDS = ("cited", "meant")
+OTHERS = {"docs/training.md", "docs/scale.md"}
+"""Pages whose sections each have their command and their tests beside the numbers."""
+EACH_PAGE = pytest.mark.parametrize("page", CLAIMS["numbers"])
+
+
+def sentences(text: str) -> list[str]:
+    """Those of running text: without code in blocks, tables, headings and figures."""
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    lines = [line for line in text.splitlines() if not re.match(r" {4}|\||#|!\[|<img", line)]
+    parts = re.split(r"\n\s*\n|\n(?=- |\d\. )", "\n".join(lines))
+    flat = [re.sub(r"^(?:- |\d\. )", "", " ".join(part.split())) for part in parts]
+    return [one for part in flat for one in re.split(r"(?<=[.:?!])\s+(?=[A-Z`*\[])", part) if one]
+
+
+def has_number(sentence: str) -> bool:
+    return bool(re.search(r"\d", re.sub(r"`[^`]*`|\]\([^)]*\)", "", sentence)))
+
+
+def unheld(page: str, text: str) -> list[str]:
+    """Sentences with a number that the list does not know."""
+    known = [*CLAIMS["numbers"][page], *CLAIMS["behaviour"].get(page, {})]
+    return [one for one in sentences(text) if has_number(one) and not any(words in one for words in known)]
+
+
+def test_all_pages_for_users_are_listed():
+    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} | {"README.md"}
+    assert set(CLAIMS["numbers"]) == pages - OTHERS
+    assert set(CLAIMS["behaviour"]) <= pages
+
+
+@EACH_PAGE
+def test_every_sentence_with_a_number_is_held(page):
+    assert unheld(page, (ROOT / page).read_text()) == []
+
+
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_what_is_held_is_said_and_what_holds_it_exists(kind):
+    for page, claims in CLAIMS[kind].items():
+        text = " ".join((ROOT / page).read_text().split())
+        for words, holder in claims.items():
+            assert words in text, f"{page} does not say: {words}"
+            file, _, name = holder.partition("::")
+            source = next((place for place in (ROOT / "tests" / file, ROOT / file) if place.is_file()), None)
+            assert holder in WORDS or source is not None, f"{words}: there is no {holder}"
+            assert not name or f"\ndef {name}(" in (source or Path()).read_text(), f"{words}: there is no {holder}"
+
+
+def test_a_number_that_nothing_holds_is_found():
+    assert unheld("docs/tutorials.md", "It is good.\n\nIt is 3 times as fast.") == ["It is 3 times as fast."]
+    assert unheld("docs/tutorials.md", "| 3 |\n\n    x = 3\n\n`--steps 3` and [three](a3.md)") == []
+
+
+# --- what no other test holds ----------------------------------------------------------------------------------------
+
+
+def test_numbers_that_pages_name_are_those_of_the_code():
+    assert judging.LEAST_TASKS == 20
+    assert inspect.signature(bnnp.learn).parameters["minutes"].default == 10
+    assert (enough.FIRST, enough.LARGEST_GAP, enough.MOST) == (32, 0.01, 1000)
+    assert (trust.DRAWS, trust.SIMULATIONS, trusting.RARE, trusting.LEVEL) == (1000, 50, 0.02, 0.9)
+    assert (trusting.LARGE_K, trusting.LEAST_EFFECTIVE * trust.DRAWS) == (0.7, 100)
+    assert (chains.RHAT_LIMIT, chains.ESS_LIMIT) == (1.05, 100)
+    assert (predict.PLOTTED, export.MOST_SUBJECTS, protocol.LARGEST_MESSAGE) == (20, 40, 256 * 1024)
+    assert (demo.STEPS, plan.KNOWN) == (1500, 1 / 3)
+
+
+def test_a_gain_of_a_tenth_is_about_ten_per_cent():
+    assert math.exp(0.1) == pytest.approx(1.1, abs=0.01)
+
+
+def test_the_simulated_trial_has_the_patients_and_samples_that_pages_say(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import trial  # pyright: ignore[reportMissingImports]
+
+    trial.write_tables(tmp_path)
+    samples = pd.read_csv(tmp_path / "trial.csv").groupby("subject").size()
+    assert len(samples) == 12
+    assert samples.max() <= 11
+    assert samples.min() >= 8
+    assert "generator.normal(0, 0.3, len(HOURS))" in inspect.getsource(trial.subject)
+    assert len(pd.read_csv(tmp_path / "known.csv")) == 4
+
+
+def test_what_is_read_from_the_table_of_errors_is_in_it():
+    text = (ROOT / "docs" / "how_many.md").read_text()
+    rows = {
+        int(size): list(map(float, cells.split("|"))) for size, cells in re.findall(r"^\| (\d+) \|(.+) \|$", text, re.M)
+    }
+    assert {size for size, row in rows.items() if row[-1] >= row[0] / 2} == {25}
+    assert all(0.15 <= 1 - many / few <= 0.25 for few, many in zip(rows[6], rows[100], strict=True))
+
+
+def test_the_first_screen_of_the_readme_has_what_a_newcomer_wants_and_little_else():
+    first = (ROOT / "README.md").read_text().split("\n## ")[0]
+    wanted = ("<img", "page_small.png", "pip install 'bnnp[tables]'", "```python", "prints", "**When not to use it.**")
+    places = [first.find(part) for part in wanted]
+    assert min(places) > 0
+    assert len(first.splitlines()) <= 40
