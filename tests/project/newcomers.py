@@ -29,5 +29,5 @@ QUESTIONS = {
     "how do I cite it": ["faq#how-do-i-cite-it"],
     "forecast beyond the last time point": ["trust#1-is-it-a-forecast-beyond-the-range-of-training"],
 }
-"""Question -> the page that answers it, or the part of one. The page must be among the first three that the site's search
-finds, and the part among the first two of its page."""
+"""Question -> the page that answers it, or the part of one. The page must be among the first three hits of the search, and
+the part among the first two of its page."""

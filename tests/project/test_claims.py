@@ -108,9 +108,8 @@ def test_the_simulated_trial_has_the_patients_and_samples_that_pages_say(tmp_pat
 
 def test_what_is_read_from_the_table_of_errors_is_in_it():
     text = (ROOT / "docs" / "how_many.md").read_text()
-    rows = {
-        int(size): list(map(float, cells.split("|"))) for size, cells in re.findall(r"^\| (\d+) \|(.+) \|$", text, re.M)
-    }
+    found = re.findall(r"^\| (\d+) \|(.+) \|$", text, flags=re.M)
+    rows = {int(size): [float(cell) for cell in cells.split("|")] for size, cells in found}
     assert {size for size, row in rows.items() if row[-1] >= row[0] / 2} == {25}
     assert all(0.15 <= 1 - many / few <= 0.25 for few, many in zip(rows[6], rows[100], strict=True))
 
