@@ -29,5 +29,5 @@ QUESTIONS = {
     "how do I cite it": ["faq#how-do-i-cite-it"],
     "forecast beyond the last time point": ["trust#1-is-it-a-forecast-beyond-the-range-of-training"],
 }
-"""Question -> the page that answers it, or the part of one. The page must be among the first three hits of the search, and
+"""Question -> the page that answers it, or the part of one. The page must be among the first three hits, and
 the part among the first two of its page."""
