@@ -22,7 +22,7 @@ from bnnp.recipe import judging
 
 ROOT = Path(__file__).parents[2]
 CLAIMS: dict[str, dict[str, dict[str, str]]] = tomllib.loads(Path(__file__).with_name("claims.toml").read_text())
-WORDS = ("cited", "meant")
+WORDS = ("cited", "meant", "timed")
 OTHERS = {"docs/training.md", "docs/scale.md"}
 """Pages whose sections each have their command and their tests beside the numbers."""
 EACH_PAGE = pytest.mark.parametrize("page", CLAIMS["numbers"])

@@ -139,6 +139,9 @@ def train(
     if result.interrupted:
         print("stopped; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+    if ranks.is_first and table is not None:
+        words = f"bnnp predict {out} --context KNOWN.csv --targets WANTED.csv --out predictions.csv"
+        print(f"The model is complete. Look at {out / 'report.html'}, then: {words}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
