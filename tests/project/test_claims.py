@@ -10,15 +10,16 @@ import pandas as pd
 import pytest
 
 import bnnp
-from bnnp import demo
-from bnnp.app import export, protocol
-from bnnp.cli import predict
-from bnnp.comparison import plan
-from bnnp.evaluation import trust
-from bnnp.inference.mcmc import chains
-from bnnp.models import enough
-from bnnp.models import trust as trusting
-from bnnp.recipe import judging
+from bnnp.app.export import MOST_SUBJECTS
+from bnnp.app.protocol import LARGEST_MESSAGE
+from bnnp.cli.predict import PLOTTED
+from bnnp.comparison.plan import KNOWN
+from bnnp.demo import STEPS
+from bnnp.evaluation.trust import DRAWS, SIMULATIONS
+from bnnp.inference.mcmc.chains import ESS_LIMIT, RHAT_LIMIT
+from bnnp.models.enough import FIRST, LARGEST_GAP, MOST
+from bnnp.models.trust import LARGE_K, LEAST_EFFECTIVE, LEVEL, RARE
+from bnnp.recipe.judging import LEAST_TASKS
 
 ROOT = Path(__file__).parents[2]
 CLAIMS: dict[str, dict[str, dict[str, str]]] = tomllib.loads(Path(__file__).with_name("claims.toml").read_text())
@@ -79,14 +80,14 @@ def test_a_number_that_nothing_holds_is_found():
 
 
 def test_numbers_that_pages_name_are_those_of_the_code():
-    assert judging.LEAST_TASKS == 20
+    assert LEAST_TASKS == 20
     assert inspect.signature(bnnp.learn).parameters["minutes"].default == 10
-    assert (enough.FIRST, enough.LARGEST_GAP, enough.MOST) == (32, 0.01, 1000)
-    assert (trust.DRAWS, trust.SIMULATIONS, trusting.RARE, trusting.LEVEL) == (1000, 50, 0.02, 0.9)
-    assert (trusting.LARGE_K, trusting.LEAST_EFFECTIVE * trust.DRAWS) == (0.7, 100)
-    assert (chains.RHAT_LIMIT, chains.ESS_LIMIT) == (1.05, 100)
-    assert (predict.PLOTTED, export.MOST_SUBJECTS, protocol.LARGEST_MESSAGE) == (20, 40, 256 * 1024)
-    assert (demo.STEPS, plan.KNOWN) == (1500, 1 / 3)
+    assert (FIRST, LARGEST_GAP, MOST) == (32, 0.01, 1000)
+    assert (DRAWS, SIMULATIONS, RARE, LEVEL) == (1000, 50, 0.02, 0.9)
+    assert (LARGE_K, LEAST_EFFECTIVE * DRAWS) == (0.7, 100)
+    assert (RHAT_LIMIT, ESS_LIMIT) == (1.05, 100)
+    assert (PLOTTED, MOST_SUBJECTS, LARGEST_MESSAGE) == (20, 40, 256 * 1024)
+    assert (STEPS, KNOWN) == (1500, 1 / 3)
 
 
 def test_a_gain_of_a_tenth_is_about_ten_per_cent():
