@@ -2,7 +2,8 @@
 
 Takeaway: with few data sets let `bnnp.learn` decide. It then leaves the prior at its start, which is fitted in closed
 form. To train everything on three or six data sets gives intervals that are far too narrow. To train half of the
-prior keeps them wider, at twice the error. With three data sets nothing gives intervals to rely on.
+prior keeps them wider, at nearly twice the error. With three data sets nothing gives intervals to rely on, and with six
+they are still too narrow.
 
     python examples/few_data_sets.py OUT_FOLDER
 """
