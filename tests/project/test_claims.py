@@ -3,15 +3,18 @@
 import inspect
 import math
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import typer
 
 import bnnp
 from bnnp.app.export import MOST_SUBJECTS
 from bnnp.app.protocol import LARGEST_MESSAGE
+from bnnp.cli import app
 from bnnp.cli.predict import PLOTTED
 from bnnp.comparison.plan import KNOWN
 from bnnp.demo import STEPS
@@ -121,3 +124,54 @@ def test_the_first_screen_of_the_readme_has_what_a_newcomer_wants_and_little_els
     places = [first.find(part) for part in wanted]
     assert min(places) > 0
     assert len(first.splitlines()) <= 40
+
+
+# --- commands and code of pages --------------------------------------------------------------------------------------
+
+CODE = re.compile(r"```\w*\n(.*?)```|`((?:[^`\n]|\n(?!\n))+)`|^    ([^\n]+(?:\n {4,}[^\n]+)*)$", flags=re.M | re.S)
+VERBS = typer.main.get_command(app).commands  # pyright: ignore
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def unknown_options(text: str) -> list[str]:
+    """Options in commands of a document that their verb does not have, and verbs that there are not."""
+    found = []
+    for match in CODE.findall(text):
+        for line in re.sub(r"\\\n\s*", " ", max(match)).splitlines():
+            for verb, rest in re.findall(r"(?:^\s*|-m )bnnp (\w+)((?: [^;#]*)?)", line):
+                known = {option for one in VERBS[verb].params for option in one.opts} if verb in VERBS else set()
+                options = {*re.findall(r"(?<!\S)(--[a-z-]+)", rest)} - known - {"--debug", "--help", "--version"}
+                found += sorted(options) if verb in VERBS else [verb]
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_of_documents_have_options_that_there_are(document):
+    assert unknown_options(document.read_text()) == []
+
+
+def test_an_option_that_there_is_not_is_found():
+    assert unknown_options("    bnnp train t.csv --task a \\\n        --tusk b") == ["--tusk"]
+    assert unknown_options("`bnnp tran t.csv` and `bnnp train --task a`") == ["tran"]
+
+
+def blocks(text: str) -> list[str]:
+    """Code that stands four columns to the right."""
+    return [textwrap.dedent(part) for part in re.findall(r"(?:^ {4}.*\n(?:\n(?= {4}))?)+", text, flags=re.M)]
+
+
+def test_the_python_of_your_own_table_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [(f"s{i}", 1.0 * t, float(i % 2), i + t / (1 + t)) for i in range(4) for t in range(5)]
+    df = pd.DataFrame(rows, columns=["subject", "time", "dose", "conc"])
+    df.to_csv("trial.csv", index=False)
+    new, grid = (df[df["subject"] == "s1"].assign(subject="new").head(2) for _ in range(2))
+    names = {"bnnp": bnnp, "df": df, "new": new, "grid": grid[["subject", "time", "dose"]]}
+    names |= {"known_x": [1.0, 3.0], "known_y": [1.5, 1.75], "x_new": [2.0]}
+    python = [code for code in blocks((ROOT / "docs" / "own_data.md").read_text()) if "bnnp." in code]
+    assert len(python) == 2
+    for code in python:
+        exec(compile(code, "own_data.md", "exec"), names)
+    assert names["frame"]["from_prior"].tolist() == [False, False]
+    assert names["pred"].mean.shape == (1, 1)
+    assert "too few to judge" in capsys.readouterr().out
