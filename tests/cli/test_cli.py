@@ -302,6 +302,9 @@ def test_missing_and_mismatched_inputs(bnnp_command, trained, trial, tmp_path):
     assert bnnp_command("info", "zoo:nonsense")[0] == 2
     assert bnnp_command("train")[0] == 2
     assert bnnp_command("train", trial, "--source", "gp")[0] == 2
+    code, _, err = bnnp_command("train", trial, "--x", "hour", "--out", tmp_path / "x")
+    assert code == 2
+    assert "got no --task, --y; a table needs" in err
     assert bnnp_command("train", "--source", "nonsense", "--out", tmp_path / "x")[0] == 2
     pd.DataFrame({"hours": [1.0], "level": [2.0]}).to_csv(tmp_path / "c.csv", index=False)
     words = ["--context", tmp_path / "c.csv", "--targets", tmp_path / "c.csv", "--out", tmp_path / "p.csv"]

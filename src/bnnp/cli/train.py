@@ -228,7 +228,8 @@ def _training_tasks(
         return source_named(source, SOURCES)
     assert table is not None
     if task is None or not x or not y:
-        raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
+        missing = ", ".join(flag for flag, given in (("--task", task), ("--x", x), ("--y", y)) if not given)
+        raise ValueError(f"train: got no {missing}; a table needs --task COLUMN, --x COLUMN and --y COLUMN")
     return reading.tasks(table, task=task, x=x, y=y, positive=positive)
 
 
