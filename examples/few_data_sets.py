@@ -2,8 +2,8 @@
 
 Takeaway: with few data sets let `bnnp.learn` decide. It then leaves the prior at its start, which is fitted in closed
 form. To train everything on three or six data sets gives intervals that are far too narrow. To train half of the
-prior keeps them wider, at nearly twice the error. With three data sets nothing gives intervals to rely on, and with six
-they are still too narrow.
+prior keeps them wider, at about twice the error. With three data sets nothing gives intervals to rely on, with six
+they are still too narrow, and with twelve they held.
 
     python examples/few_data_sets.py OUT_FOLDER
 """

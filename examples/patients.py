@@ -54,9 +54,9 @@ def main(folder: Annotated[Path, typer.Argument()] = Path("patients"), quick: bo
     more = pd.concat([patient(f"N{i:02d}", 100.0, generator) for i in range(20)])
     is_known = more.groupby("subject").cumcount().isin([1, 4, 7])
     reg.observe(more.loc[is_known, COLUMNS], more.loc[is_known, "conc"])
-    hidden = more[~is_known]
-    frame = reg.predict_frame(hidden[COLUMNS], quantiles=[0.05, 0.95])
-    within = hidden["conc"].between(frame["q05"].to_numpy(), frame["q95"].to_numpy())
+    frame = reg.predict_frame(more.loc[~is_known, COLUMNS], quantiles=[0.05, 0.95])
+    measured = more.loc[~is_known, "conc"].to_numpy()
+    within = (frame["q05"] <= measured) & (measured <= frame["q95"])
     print(f"Of 20 such patients, {within.mean():.0%} of {len(within)} hidden measurements do.")
 
     # Another dose: the same column, another number. Nobody knows anything of this patient yet.
