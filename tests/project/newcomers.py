@@ -10,7 +10,7 @@ QUESTIONS = {
     "what is a prior": ["learned_prior"],
     "can I trust the intervals": ["trust"],
     "what does outside_training mean": ["own_data#the-columns-from_prior-and-outside_training"],
-    "how long does training take": ["training"],
+    "how long does training take": ["training", "get_started#how-long-it-takes"],
     "do I need a GPU": ["faq#do-i-need-a-gpu"],
     "missing values in my table": ["own_data#missing-values"],
     "categorical covariates such as sex": ["columns"],
