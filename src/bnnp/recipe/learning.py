@@ -13,7 +13,7 @@ from bnnp._core.random import Seed, as_integer
 from bnnp._core.show import Shown
 from bnnp.evaluation.scores import Scores
 from bnnp.models.base import MetaLearner
-from bnnp.recipe.judging import divided, scores_of
+from bnnp.recipe.judging import divided
 from bnnp.recipe.rounds import Rounds
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize, context_size
@@ -130,8 +130,7 @@ def learn(
     rounds = Rounds(size, None if folder is None else Path(folder), progress, number, until)
     best = rounds.best(models, known, left_out)
     chosen, told = models[best.number], best.decisions(left_out.count)
-    population = scores_of(best.model, left_out.without_contexts())
-    scores, judged = best.scores, Judged(best.model, known, left_out.once(), population)
+    scores, judged = best.scores.known, Judged(best.model, known, left_out.once(), best.scores.alone)
     if best.interrupted or not isinstance(tasks, Collection):
         return Learned(chosen, best.take(chosen).history, told, scores, best.interrupted, judged)
     try:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bnnp._core.random import as_integer, child
-from bnnp.evaluation.scores import Scores
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.models.evidence import WeightModel
@@ -16,12 +15,12 @@ from bnnp.numerics.health import FactorisationError
 from bnnp.objectives import PPAVI
 from bnnp.priors.starts import Warped
 from bnnp.recipe.candidate import NOT_WARPED, Candidate, chosen, in_rounds
-from bnnp.recipe.judging import LeftOut, scores_of
+from bnnp.recipe.judging import Judgement, LeftOut
 from bnnp.recipe.noise import held, multiply_noise, take_best_noise, take_noise
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize
 from bnnp.training.draws import DrawsOfPrior
-from bnnp.training.features import can_train_features, train_features
+from bnnp.training.features import LARGE_STEPS, SMALL_STEPS, can_train_features, train_features
 from bnnp.training.fit import FitResult, fit
 from bnnp.training.history import History
 from bnnp.training.lessons import can_teach, teach_inference
@@ -29,11 +28,13 @@ from bnnp.training.prepare import start_prior
 from bnnp.training.run import TrainingDiverged
 from bnnp.training.settings import FitSettings
 
-FEATURES, INFERENCE, EVERYTHING = "the features", "the inference", "everything"
+LARGE, FEATURES, INFERENCE, EVERYTHING = "the features by large steps", "the features", "the inference", "everything"
 """The parts of the training: first hidden weights without uncertainty or, where they start with much of it, inference
 under the prior as it started; then all of the model."""
-FIRST_STEPS = {FEATURES: 1000, INFERENCE: 300, EVERYTHING: 300}
+FIRST_STEPS = {LARGE: 1000, FEATURES: 1000, INFERENCE: 300, EVERYTHING: 300}
 """Steps of the first round; each later round has twice as many as the one before."""
+PACES = {LARGE: LARGE_STEPS, FEATURES: SMALL_STEPS}
+"""How far features move per step."""
 LEARNING_RATE = (1e-3, 1e-5)
 """First and last rate of each round of training everything. A larger one would undo what the start has found."""
 SINGLE_TARGETS = PPAVI(num_samples=8, group_size=1)
@@ -83,11 +84,9 @@ class Rounds:
             candidates[place] = self._advanced(candidates[place], tasks, left_out, limit=1)
             if candidates[place].interrupted:
                 break
-        best = candidates[0]
+        best = max(candidates, key=lambda candidate: candidate.scores.worth())
         if len(candidates) > 1:
-            values = [self._worth(candidate, left_out) for candidate in candidates]
-            best = candidates[values.index(max(values))]
-            told.append(chosen(best, candidates, values))
+            told.append(chosen(best, candidates))
         best = replace(best, ended=(*told, *best.ended))
         while not best.interrupted and best.parts:
             best = self._advanced(best, tasks, left_out)
@@ -113,25 +112,11 @@ class Rounds:
                 return None
             start = "empirical"
             self._start(own, tasks, start)
-        first = INFERENCE if start == "warped" else FEATURES if can_train_features(own) else EVERYTHING
-        parts = tuple(dict.fromkeys((first, EVERYTHING)))
         scores = self._scores(own, start, left_out)
-        return Candidate(number, own, start, scores, scores, parts[:1] if _few(tasks) else parts)
+        return Candidate(number, own, start, scores, scores, _parts(own, start, few=_few(tasks)))
 
-    def _scores(self, model: MetaLearner, start: str, left_out: LeftOut) -> Scores:
-        return scores_of(model, left_out.splits, self._samples(start))
-
-    def _worth(self, candidate: Candidate, left_out: LeftOut) -> float:
-        """Log-density per point of left-out tasks, averaged over predictions with and without known points.
-
-        A prior is used by itself too. Without known points it alone predicts, and one that says what the process never
-        does is found out.
-        """
-        alone = scores_of(candidate.model, left_out.without_contexts(), self._samples(candidate.start))
-        return (candidate.scores["marginal_lppd"] + alone["marginal_lppd"]) / 2
-
-    def _samples(self, start: str) -> int | None:
-        return SAMPLES if start == "warped" else None
+    def _scores(self, model: MetaLearner, start: str, left_out: LeftOut) -> Judgement:
+        return left_out.judge(model, SAMPLES if start == "warped" else None)
 
     def _judge(self, part: str, tasks: TaskSource, left_out: LeftOut) -> LeftOut:
         """What rounds are judged by: left-out tasks, with those that rounds learn nothing from but inputs."""
@@ -206,14 +191,14 @@ class Rounds:
         steps, left = FIRST_STEPS[part] * 2**count, self.until - time.monotonic()
         if steps * per_step <= left and left > 0:
             return steps
-        shorter = int(left / per_step) if per_step and part == FEATURES else 0
+        shorter = int(left / per_step) if per_step and part in PACES else 0
         return shorter if shorter >= FIRST_STEPS[part] else 0
 
     def _round(self, model: MetaLearner, part: str, tasks: TaskSource, count: int, steps: int, name: str) -> FitResult:
         seed = as_integer(child(self.seed, count))
-        if part == FEATURES:
+        if part in PACES:
             try:
-                train_features(model, tasks, steps, progress=self.progress, seed=seed)
+                train_features(model, tasks, steps, pace=PACES[part], progress=self.progress, seed=seed)
             except KeyboardInterrupt:
                 return FitResult(model, History(), True)
             return FitResult(model, History())
@@ -237,6 +222,15 @@ class Rounds:
 def can_warp(model: MetaLearner) -> bool:
     """Whether the model's units are flat at both ends, so that they can give functions levels or a floor."""
     return can_teach(model) and model.config().get("activation") == "tanh"
+
+
+def _parts(model: MetaLearner, start: str, *, few: bool) -> tuple[str, ...]:
+    """The parts of a model's training, in order."""
+    if start == "warped":
+        return (INFERENCE,) if few else (INFERENCE, EVERYTHING)
+    if not can_train_features(model):
+        return (EVERYTHING,)
+    return (FEATURES,) if few else (LARGE, FEATURES, EVERYTHING)
 
 
 def _starts_worse(candidate: Candidate, all_of_them: Sequence[Candidate], left_out: LeftOut) -> bool:
@@ -264,6 +258,6 @@ def _after(history: History, later: History) -> History:
 
 def _no_help(count: int, steps: int, gain: float, error: float) -> str:
     return (
-        f"round {count + 1}, of {steps} steps, changed the log-density per point of left-out data sets by {gain:+.3f} "
-        f"(standard error {error:.3f})."
+        f"round {count + 1}, of {steps} steps, changed the log-density per point of left-out data sets, averaged "
+        f"over predictions with and without known points, by {gain:+.3f} (standard error {error:.3f})."
     )
