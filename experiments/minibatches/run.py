@@ -208,9 +208,12 @@ def _trained(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Cl
     exact = others.pop("exact posterior", None)
     rest = {"paper": "expected, without numbers", "oracle": "" if exact is None else f"{exact:.2f}"}
     rest["trivial"] = f"{max(others.values()):.2f}" if others else ""
+    budget = f"{settings['training']['steps']:,} steps from the paper's start"
     return [
-        _against("whole", CLOSE, f"training by one chunk loses less than {CLOSE} of marginal LPPD", lppd, rest),
-        _against("limited", 0.0, "it is better at larger contexts than training by contexts of a chunk", lppd, rest),
+        _against(
+            "whole", CLOSE, f"{budget}, training by one chunk loses less than {CLOSE} of marginal LPPD", lppd, rest
+        ),
+        _against("limited", 0.0, f"{budget}, it is better at larger contexts than contexts of a chunk", lppd, rest),
     ]
 
 
