@@ -376,7 +376,7 @@ def test_failed_factorisation_names_layer_and_task():
     with pytest.raises(FactorisationError, match="layer 1, task 1"):
         model.infer(context, 2, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        model.get_parameter("prior.blocks.1.log_scale.value").fill_(math.nan)
+        model.get_parameter("prior.gaussians.1.log_scale.value").fill_(math.nan)
     with pytest.raises(FactorisationError, match="layer 2, task 0"):
         model.infer(batch_of(MEMBERS[0].task(3)), 2, torch.Generator().manual_seed(0))
 
