@@ -65,7 +65,7 @@ def test_scores_are_measured_on_a_source_beside_the_best_possible(bnnp_command, 
     assert best == pytest.approx(few(bnnp.Oracle(bnnp.tasks.gp()), bnnp.tasks.gp(), num_tasks=2)["mae"], abs=6e-4)
 
 
-def test_what_is_not_recorded_is_said_to_be_so(bnnp_command, trained, tmp_path):
+def test_a_card_says_what_is_not_recorded(bnnp_command, trained, tmp_path):
     (trained / "history.json").write_text("{}")
     assert "Not recorded" in bnnp_command("card", trained)[1]
     fresh = bnnp.BNNP(1, 1, hidden=(4,)).save(tmp_path / "fresh.bnnp")

@@ -176,7 +176,7 @@ def test_axes_of_tasks_and_samples_broadcast_and_absent_points_are_seen_by_no_ot
 
 
 @torch.no_grad()
-def test_weights_without_axes_of_their_own_are_those_of_all():
+def test_layers_with_one_weight_sample_share_it_among_all_samples():
     network, x = some_network(), task(5).x
     weights = [w if i % 2 else w[:1] for i, w in enumerate(random_weights(network, 4))]
     found = network(weights, x.unsqueeze(0))
@@ -186,7 +186,7 @@ def test_weights_without_axes_of_their_own_are_those_of_all():
 
 
 @torch.no_grad()
-def test_a_point_masked_out_anywhere_is_as_one_left_out():
+def test_a_masked_point_is_the_same_as_a_missing_point():
     network, x = some_network(), task(5).x
     weights, mask = random_weights(network), torch.tensor([True, False, True, True, False])
     torch.testing.assert_close(network(weights, x, mask)[mask], network(weights, x[mask]), rtol=1e-12, atol=1e-12)

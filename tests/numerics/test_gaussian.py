@@ -149,7 +149,7 @@ def test_conditioning_on_sums_is_conditioning_on_points(case):
 
 
 @every_case
-def test_rest_and_points_are_all_points(case):
+def test_points_and_sums_of_other_points_give_the_posterior_of_all_points(case):
     p = problem(case)
     some, others = only(p, slice(0, 1)), only(p, slice(1, None))
     for form in (weight_space, whitened_space):
@@ -220,7 +220,7 @@ def test_samples_have_the_posterior_covariance(case, form):
 
 
 @every_case
-def test_samples_are_affine_in_their_noise(case):
+def test_samples_are_affine_in_their_draws(case):
     p = problem(case)
     double = UpdateDraws(2 * p.draws.weights, 2 * p.draws.points)
     centre = weights(p, without_noise(p).update(condition))
@@ -230,7 +230,7 @@ def test_samples_are_affine_in_their_noise(case):
 
 @pytest.mark.parametrize("form", [weight_space, condition], ids=lambda form: form.__name__)
 @every_case
-def test_both_forms_draw_from_the_same_posterior_with_the_same_noise(case, form):
+def test_both_forms_draw_from_the_same_posterior_with_the_same_draws(case, form):
     p = problem(case)
     one, other = p.update(function_space), p.update(form)
     assert_same(one, other)

@@ -177,7 +177,7 @@ def test_derivatives_of_scaled_matrices_are_those_of_a_dense_inverse(shape, back
 
 
 @every_back_end
-def test_absent_points_have_no_derivative_and_change_no_other(back_end):
+def test_masked_points_have_no_derivative_and_change_no_others(back_end):
     gram, scale, right = scaled_problem(STRADDLING)
     scale[:, 1], right[:, 1] = 0, 0
     present = [0, 2]
@@ -385,7 +385,7 @@ def test_a_part_of_the_rows_is_updated_and_no_other(back_end):
 
 
 @every_back_end
-def test_derivatives_that_nobody_wants_are_not_written(back_end):
+def test_derivatives_that_are_not_needed_are_not_written(back_end):
     given = update_problem(STRADDLING, 7, diagonal=True)
     kept = part_of(given, base.UpdateData), part_of(update(back_end, given), base.UpdateSolution)
     written = {name: unwritten(given["phi"], *given[name].shape) for name in ("scale", "y", "start", "shift")}

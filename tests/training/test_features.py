@@ -63,7 +63,7 @@ def test_the_evidence_is_that_of_a_dense_gaussian(prior: str):
         assert got[task] == pytest.approx(expected, abs=1e-9)
 
 
-def test_its_derivatives_are_right():
+def test_derivatives_of_the_evidence_are_those_of_finite_differences():
     model = started("unitwise")
     free, batch = moved(model), batch_of(model)
     parameters = [*free.parameters()]
@@ -124,7 +124,7 @@ def test_training_that_diverges_leaves_the_model_alone(monkeypatch):
     assert all(one.equal(same) for one, same in zip(model.prior.sample(1, 0), before, strict=True))
 
 
-def test_a_noise_that_is_fixed_stays():
+def test_a_fixed_noise_is_not_changed():
     model = bnnp.BNNP(2, 2, hidden=(4,), likelihood=bnnp.Gaussian(0.3, learnable=False), dtype=torch.float64, seed=0)
     bnnp.start_prior(model, tasks(), "spread", seed=0)
     train_features(model, tasks(), 3, progress=False, seed=0)
