@@ -50,21 +50,33 @@ SOURCES: dict[str, Callable[[], TaskSource]] = {
     "rain": lambda: rain("train"),
 }
 LEVELS = {"heaviside": (-1.0, 1.0), "rain": (0.0,)}
+Span = tuple[float, float]
 TESTS, SHARE, GRID, FUNCTIONS, CLOSE = 64, (0.1, 0.5), 256, 1024, 0.1
 
 
-def run(name: str, minutes: float, seed: int, out: Path) -> None:
-    """Learn from a source, score the model and write a record."""
+def run(
+    name: str, minutes: float, seed: int, out: Path, hidden: tuple[int, ...] = (64, 64), share: Span = SHARE
+) -> None:
+    """Learn from a source, score the model and write a record.
+
+    Args:
+        name: Name of the source.
+        minutes: Time after which no new round of training begins.
+        seed: Seed of the training.
+        out: The folder of records and models.
+        hidden: Units of the hidden layers.
+        share: Shares of the points of a task that are known in training.
+    """
     source, size = SOURCES[name](), context_size(SHARE)
     tests = [random_split(task, size, child(2, i)) for i, task in enumerate(source.draw(TESTS, child(3)))]
     if name == "rain":
         tests = rain("test")
     models = [
-        bnnp.BNNP(source.in_size, source.out_size, (64, 64), activation, last_layer="likelihood", seed=seed)
+        bnnp.BNNP(source.in_size, source.out_size, hidden, activation, last_layer="likelihood", seed=seed)
         for activation in ACTIVATIONS
     ]
     began = time.process_time()
-    learned = bnnp.learn(models, source, minutes=minutes, seed=seed)
+    learned = bnnp.learn(models, source, minutes=minutes, context_share=share, seed=seed)
     seconds, scores = time.process_time() - began, bnnp.evaluate(learned.model, tests, seed=0)
     best = bnnp.evaluate(bnnp.Oracle(source), tests)["marginal_lppd"] if isinstance(source, ExactSource) else None
     kept = {key: scores[key] for key in ("marginal_lppd", "pooled_lppd", "mae", "coverage_90")}

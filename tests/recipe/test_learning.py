@@ -5,6 +5,7 @@ import pytest
 
 import bnnp
 from bnnp.recipe import judging, rounds
+from bnnp.training.draws import DrawsOfPrior
 from bnnp.training.features import train_features
 from bnnp.training.run import TrainingDiverged
 
@@ -97,6 +98,32 @@ def test_of_several_models_the_better_one_is_taken_after_a_round():
     assert learned.model is models[int(np.argmax(values))]
     assert f"The network has {('tanh', 'relu')[int(np.argmax(values))]} units" in told
     assert models[int(np.argmin(values))].prior.is_standard()
+
+
+def levels(count: int = LINES) -> bnnp.tasks.Collection:
+    random = np.random.default_rng(0)
+    x = np.linspace(-3, 3, 12)[:, None]
+    noise = 0.02 * random.normal(size=(count, *x.shape))
+    return bnnp.tasks.from_arrays([(x, np.sign(np.sin(x + k)) + noise[k]) for k in range(count)])
+
+
+def test_inference_on_finite_tasks_learns_from_draws_and_is_judged_by_all_of_them(
+    monkeypatch,
+):
+    monkeypatch.setattr(rounds, "FIRST_STEPS", {rounds.INFERENCE: 2, rounds.EVERYTHING: 3})
+    monkeypatch.setattr(rounds, "LESSONS", 2)
+    learned_from, judged_by = [], []
+
+    def watched(model, tasks, **options):
+        learned_from.append((type(tasks), model.weight_prior.learnability, options["checkpoint"]))
+        return bnnp.fit(model, tasks, **options)
+
+    monkeypatch.setattr(rounds, "fit", watched)
+    monkeypatch.setattr(judging.LeftOut, "gain", lambda self, *_: (judged_by.append(self.count), (-1.0, 0.0))[1])
+    model = bnnp.BNNP(1, 1, (4, 4), "tanh", last_layer="likelihood", seed=0)
+    bnnp.learn(model, levels(), progress=False)
+    assert learned_from == [(DrawsOfPrior, 0, None), (bnnp.tasks.Collection, 1, None)]
+    assert judged_by == [LINES, 6]
 
 
 @pytest.mark.parametrize(("clearly", "trained"), [(0.0, 1), (1e9, 2)])
