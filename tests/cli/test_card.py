@@ -1,4 +1,4 @@
-"""`bnnp card`: what one should know of a model, from its file and what lies beside it."""
+"""`bnnp card`: a page about a model, made from its file and the files beside it."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def bnnp_command(monkeypatch, capsys):
 
 @pytest.fixture
 def trained(tmp_path):
-    """The folder of a small training, with columns whose names Markdown would take for marks."""
+    """The folder of a small training, with columns whose names have characters that mean something in Markdown."""
     rng = np.random.default_rng(0)
     rows = [f"{who},{hour},{who + hour + rng.normal():.3f}" for who in range(4) for hour in range(5)]
     (tmp_path / "trial.csv").write_text("\n".join(["who,hour|h,level_a", *rows]))

@@ -1,4 +1,4 @@
-"""Every verb of the command line, as a person would call it, in a process of its own memory."""
+"""Every verb of the command line, as a person would call it."""
 
 import json
 import re

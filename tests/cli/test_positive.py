@@ -1,4 +1,4 @@
-"""`bnnp train --positive`, and the line that offers it."""
+"""`bnnp train --positive`, and the line that suggests it."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Who is predicted from what: subjects keep their names, and the output says what rests on the prior."""
+"""Subjects of `bnnp predict`: their names are kept, and the output says which were predicted from the prior alone."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""`bnnp predict` in windows: no number depends on windows or workers, and what is done is not done again."""
+"""`bnnp predict` in windows: numbers do not depend on windows or workers, and finished windows are not done again."""
 
 import numpy as np
 import pandas as pd

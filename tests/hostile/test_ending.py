@@ -1,4 +1,4 @@
-"""Commands that are told to end do so quietly, whenever that is; runs that were killed go on to the last bit."""
+"""Commands that are told to end do so quietly at any time; runs that were killed continue to the same numbers."""
 
 import json
 import os

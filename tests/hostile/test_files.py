@@ -1,4 +1,4 @@
-"""Damaged files, files that are replaced while they are read, full disks: never other numbers, never half a file."""
+"""Damaged files, files that are replaced while they are read, full disks: numbers are never wrong, and files never incomplete."""
 
 import json
 import multiprocessing

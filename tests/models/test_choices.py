@@ -1,4 +1,4 @@
-"""What users choose for a model: records and objects of their own, with names as shorthands for them."""
+"""Choices of a model: records, objects of the user's own, and names that stand for them."""
 
 import inspect
 from dataclasses import dataclass

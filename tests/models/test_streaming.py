@@ -1,4 +1,4 @@
-"""A context in chunks gives the posterior of the whole, sample by sample; one that grows, that of its sums."""
+"""A context in chunks gives the posterior of the whole, sample by sample; a growing context gives that of its sums."""
 
 import math
 from dataclasses import replace

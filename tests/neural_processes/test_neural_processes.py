@@ -1,4 +1,4 @@
-"""Neural processes: one list of them, the laws that all obey, and each against its equations written slowly."""
+"""Neural processes: laws that all of them obey, and each one against its equations in slow NumPy."""
 
 import math
 from typing import Any

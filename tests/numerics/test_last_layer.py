@@ -1,4 +1,4 @@
-"""The last layer in closed form, against slow NumPy with explicit inverses; then second routes to the same numbers."""
+"""The last layer in closed form, against slow NumPy with explicit inverses, and by second ways to the same numbers."""
 
 import math
 from dataclasses import dataclass

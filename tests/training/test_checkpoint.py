@@ -1,4 +1,4 @@
-"""A run that was stopped goes on to the last bit, and only that run."""
+"""A run that was stopped continues to the same numbers, to the last bit; another run is refused."""
 
 from functools import partial
 from pathlib import Path

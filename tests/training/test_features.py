@@ -1,4 +1,4 @@
-"""Training of features: its objective against a dense reference, and what it does to a model."""
+"""Training of features: its objective against a dense reference, and how it changes a model."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def batch_of(model: bnnp.BNNP):
 
 
 def moved(model: bnnp.BNNP) -> _Free:
-    """What is trained, away from its start in every parameter."""
+    """The parameters that are trained, each moved away from its start."""
     batch = batch_of(model)
     free = _Free(model, batch)
     generator = torch.Generator().manual_seed(1)

@@ -1,4 +1,4 @@
-"""What is done before the first step: the start of the prior, and what stays fixed."""
+"""Before the first step: where the prior starts, and which of its parameters stay fixed."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,4 +1,4 @@
-"""Several processes train to the numbers of one, and go on from each other's state."""
+"""Several processes train to the same numbers as one, and continue from each other's state."""
 
 import os
 import subprocess
