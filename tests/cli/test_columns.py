@@ -1,4 +1,4 @@
-"""A table with everything that people's tables have: an id, a date, a category with an unseen level, an empty covariate, a text label."""
+"""A table as people have them: an id, a date, a category with an unseen level, an empty covariate, a text label."""
 
 import json
 

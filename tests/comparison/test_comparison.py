@@ -1,4 +1,4 @@
-"""Left-out data sets predicted by several methods: all have the same folds and contexts, and scores agree with known ones."""
+"""Left-out data sets predicted by several methods, with the same folds and contexts, and scores that are known."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Damaged files, files that are replaced while they are read, full disks: numbers are never wrong, and files never incomplete."""
+"""Damaged files, files that are replaced while read, full disks: no wrong numbers and no incomplete files."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Ensembles, Laplace's approximation and SWAG, against the exact posterior of a linear model, and by second ways to the same numbers."""
+"""Ensembles, Laplace's approximation and SWAG, against the exact posterior of a linear model and in other ways."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Files that an earlier version of the library wrote, one of every kind of model, still load and give the same numbers."""
+"""Files of an earlier version of the library, one of every kind of model, still load and give the same numbers."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The machine code of the loops is that of their sources, wherever it is kept, also if several processes compile together."""
+"""The machine code of the loops is that of their sources, wherever it is kept, also if several processes compile."""
 
 import os
 import shutil
