@@ -20,7 +20,7 @@ from bnnp.recipe.noise import held, multiply_noise, take_best_noise, take_noise
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize
 from bnnp.training.draws import DrawsOfPrior
-from bnnp.training.features import can_train_features, train_features
+from bnnp.training.features import LARGE_STEPS, SMALL_STEPS, can_train_features, train_features
 from bnnp.training.fit import FitResult, fit
 from bnnp.training.history import History
 from bnnp.training.lessons import can_teach, teach_inference
@@ -28,11 +28,13 @@ from bnnp.training.prepare import start_prior
 from bnnp.training.run import TrainingDiverged
 from bnnp.training.settings import FitSettings
 
-FEATURES, INFERENCE, EVERYTHING = "the features", "the inference", "everything"
+LARGE, FEATURES, INFERENCE, EVERYTHING = "the features by large steps", "the features", "the inference", "everything"
 """The parts of the training: first hidden weights without uncertainty or, where they start with much of it, inference
 under the prior as it started; then all of the model."""
-FIRST_STEPS = {FEATURES: 1000, INFERENCE: 300, EVERYTHING: 300}
+FIRST_STEPS = {LARGE: 1000, FEATURES: 1000, INFERENCE: 300, EVERYTHING: 300}
 """Steps of the first round; each later round has twice as many as the one before."""
+PACES = {LARGE: LARGE_STEPS, FEATURES: SMALL_STEPS}
+"""How far features move per step."""
 LEARNING_RATE = (1e-3, 1e-5)
 """First and last rate of each round of training everything. A larger one would undo what the start has found."""
 SINGLE_TARGETS = PPAVI(num_samples=8, group_size=1)
@@ -110,10 +112,8 @@ class Rounds:
                 return None
             start = "empirical"
             self._start(own, tasks, start)
-        first = INFERENCE if start == "warped" else FEATURES if can_train_features(own) else EVERYTHING
-        parts = tuple(dict.fromkeys((first, EVERYTHING)))
         scores = self._scores(own, start, left_out)
-        return Candidate(number, own, start, scores, scores, parts[:1] if _few(tasks) else parts)
+        return Candidate(number, own, start, scores, scores, _parts(own, start, few=_few(tasks)))
 
     def _scores(self, model: MetaLearner, start: str, left_out: LeftOut) -> Judgement:
         return left_out.judge(model, SAMPLES if start == "warped" else None)
@@ -191,14 +191,14 @@ class Rounds:
         steps, left = FIRST_STEPS[part] * 2**count, self.until - time.monotonic()
         if steps * per_step <= left and left > 0:
             return steps
-        shorter = int(left / per_step) if per_step and part == FEATURES else 0
+        shorter = int(left / per_step) if per_step and part in PACES else 0
         return shorter if shorter >= FIRST_STEPS[part] else 0
 
     def _round(self, model: MetaLearner, part: str, tasks: TaskSource, count: int, steps: int, name: str) -> FitResult:
         seed = as_integer(child(self.seed, count))
-        if part == FEATURES:
+        if part in PACES:
             try:
-                train_features(model, tasks, steps, progress=self.progress, seed=seed)
+                train_features(model, tasks, steps, pace=PACES[part], progress=self.progress, seed=seed)
             except KeyboardInterrupt:
                 return FitResult(model, History(), True)
             return FitResult(model, History())
@@ -222,6 +222,15 @@ class Rounds:
 def can_warp(model: MetaLearner) -> bool:
     """Whether the model's units are flat at both ends, so that they can give functions levels or a floor."""
     return can_teach(model) and model.config().get("activation") == "tanh"
+
+
+def _parts(model: MetaLearner, start: str, *, few: bool) -> tuple[str, ...]:
+    """The parts of a model's training, in order."""
+    if start == "warped":
+        return (INFERENCE,) if few else (INFERENCE, EVERYTHING)
+    if not can_train_features(model):
+        return (EVERYTHING,)
+    return (FEATURES,) if few else (LARGE, FEATURES, EVERYTHING)
 
 
 def _starts_worse(candidate: Candidate, all_of_them: Sequence[Candidate], left_out: LeftOut) -> bool:
