@@ -12,19 +12,21 @@ import argparse
 import copy
 import time
 
+from processes import SHARE, prior_quality
+
 import bnnp
+from bnnp.models import MetaLearner
 from bnnp.recipe.candidate import Candidate
 from bnnp.recipe.judging import divided
 from bnnp.recipe.rounds import EVERYTHING, INFERENCE, LEARNING_RATE, LESSONS, SAMPLES, Rounds
 from bnnp.tasks.split import context_size
 from bnnp.training.lessons import teach_inference
-from recipe import SHARE, prior_quality
 
 UNJUDGED = 600
 """Steps of training everything that nobody judges."""
 
 
-def distance(model: bnnp.BNNP, source: bnnp.tasks.TaskSource) -> float:
+def distance(model: MetaLearner, source: bnnp.tasks.TaskSource) -> float:
     return prior_quality("bnn", source, model)["energy_distance"]
 
 

@@ -10,7 +10,7 @@ process but the time.
 import argparse
 from pathlib import Path
 
-from recipe import run
+from processes import run
 
 PROCESSES = ("sawtooth", "heaviside", "gp", "ecg", "curves")
 HIDDEN, SHARE = (48, 48), (0.02, 0.6)

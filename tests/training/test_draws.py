@@ -26,6 +26,7 @@ def test_draws_have_the_moments_of_the_prior_and_its_noise_in_the_users_units():
     drawn = DrawsOfPrior(model, tasks).draw(1000, child(1))
     y = np.stack([task.y.numpy() for task in drawn])
     functions = np.stack([f(X) for f in model.prior.functions(1000, seed=2)])  # in the user's units already
+    assert isinstance(model.likelihood, bnnp.Gaussian)
     noise = (model.likelihood.noise * model.columns.y_scale).detach().numpy()
     wanted = functions.var(0) + noise**2
     # standard errors of a variance are about 9 % (kurtosis below 10), of the mean 3 % of a standard deviation
@@ -40,6 +41,7 @@ def test_draws_depend_on_the_generator_alone_and_follow_the_model():
     (one,), (same,), (other,) = (source.draw(1, child(seed)) for seed in (3, 3, 4))
     assert one.y.equal(same.y)
     assert not one.y.equal(other.y)
+    assert isinstance(model.likelihood, bnnp.Gaussian)
     model.likelihood.set_noise(torch.tensor([1e-3, 1e-3]))
     (calm,) = source.draw(1, child(3))
     assert not calm.y.equal(one.y)
