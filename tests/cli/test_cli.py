@@ -1,4 +1,4 @@
-"""Every verb of the command line, as a person would call it, in a process of its own memory."""
+"""Every verb of the command line, as a person would call it."""
 
 import json
 import re
@@ -264,7 +264,7 @@ def test_bad_tables_end_with_exit_code_2_and_nothing_written(bnnp_command, tmp_p
     assert not list(tmp_path.glob("out/*"))
 
 
-def test_output_folder_that_cannot_be_made(bnnp_command, trial, tmp_path):
+def test_an_output_folder_that_cannot_be_made_is_an_error(bnnp_command, trial, tmp_path):
     (tmp_path / "file").write_text("in the way")
     code, _, err = bnnp_command("train", trial, *TRAIN, "--out", tmp_path / "file" / "model")
     assert code == 2

@@ -1,4 +1,4 @@
-"""The tutorials run, and their pages show what the scripts as they are have printed."""
+"""The tutorials run, and their pages show what today's scripts print."""
 
 import importlib
 import re

@@ -1,4 +1,4 @@
-"""Training of features: its objective against a dense reference, and what it does to a model."""
+"""Training of features: its objective against a dense reference, and how it changes a model."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def batch_of(model: bnnp.BNNP):
 
 
 def moved(model: bnnp.BNNP) -> _Free:
-    """What is trained, away from its start in every parameter."""
+    """The parameters that are trained, each moved away from its start."""
     batch = batch_of(model)
     free = _Free(model, batch, SMALL_STEPS)
     generator = torch.Generator().manual_seed(1)
@@ -63,7 +63,7 @@ def test_the_evidence_is_that_of_a_dense_gaussian(prior: str):
         assert got[task] == pytest.approx(expected, abs=1e-9)
 
 
-def test_its_derivatives_are_right():
+def test_derivatives_of_the_evidence_are_those_of_finite_differences():
     model = started("unitwise")
     free, batch = moved(model), batch_of(model)
     parameters = [*free.parameters()]
@@ -143,7 +143,7 @@ def test_large_steps_go_further():
     assert moved[1] > 3 * moved[0]
 
 
-def test_a_noise_that_is_fixed_stays():
+def test_a_fixed_noise_is_not_changed():
     model = bnnp.BNNP(2, 2, hidden=(4,), likelihood=bnnp.Gaussian(0.3, learnable=False), dtype=torch.float64, seed=0)
     bnnp.start_prior(model, tasks(), "spread", seed=0)
     train_features(model, tasks(), 3, progress=False, seed=0)
