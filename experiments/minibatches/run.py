@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 import bnnp
 from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
-from bnnp.tasks.source import TaskSource
+from bnnp.tasks.synthetic import GaussianProcess
 from bnnp.tasks.task import Split
 from claims import Claim, paired
 from common import fixed_tests, model_file, score_trivial, train
@@ -46,7 +46,7 @@ def runs(settings: Mapping[str, Any]) -> dict[str, Run]:
     return planned
 
 
-def source_of(points: tuple[int, int] = (POINTS, POINTS)) -> TaskSource:
+def source_of(points: tuple[int, int] = (POINTS, POINTS)) -> GaussianProcess:
     return bnnp.tasks.gp(low=LOW, high=HIGH, points=points)
 
 
