@@ -51,9 +51,7 @@ def test_parts_are_files_or_functions_too(tmp_path):
         file = tmp_path / f"{number}.parquet"
         pd.DataFrame({"a": X[some, 0], "b": Y[some, 0]}).to_parquet(file)
         parts.append(bnnp.tasks.from_parquet(file, x=["a"], y=["b"]))
-    posts = [
-        model.condition(Parts(some, sent_there_and_back), chunk_size=8, num_samples=4) for some in (parts, PARTS)
-    ]
+    posts = [model.condition(Parts(some, sent_there_and_back), chunk_size=8, num_samples=4) for some in (parts, PARTS)]
     reads = Parts([lambda some=some: iter([(X[some], Y[some])]) for some in PLACES])
     posts.append(model.condition(reads, chunk_size=8, num_samples=4))
     for post in posts[1:]:

@@ -78,7 +78,7 @@ class Parts(Shown):
         seen: set[int] = set()
         for number, found in self.map(work, items):
             if number in seen:
-                raise ValueError(f"map: got part {number} twice, expected one result for each part, as the built-in map")
+                raise ValueError(f"map: got part {number} twice, expected one result for each part")
             seen.add(number)
             yield number, found
         if len(seen) < len(items):
