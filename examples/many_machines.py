@@ -1,7 +1,7 @@
 """Many subjects, and one large context, on a cluster: the same lines by joblib alone, by Dask, or by Ray.
 
 python examples/many_machines.py             # pip install joblib; two processes of this machine
-python examples/many_machines.py --by dask   # pip install joblib "dask[distributed]"; Client takes a scheduler's address
+python examples/many_machines.py --by dask   # pip install joblib "dask[distributed]", Client takes its address
 python examples/many_machines.py --by ray    # pip install joblib ray
 """
 
