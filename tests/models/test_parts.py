@@ -18,7 +18,8 @@ PARTS = [[(X[some], Y[some])] for some in PLACES]
 
 
 def sent_there_and_back(work, items):
-    """What a map over processes does: all that it needs and gives is pickled."""
+    """What a map over processes does: all that it needs and gives is pickled, and some hash the function."""
+    assert isinstance(hash(work), int)
     return [pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(work))(pickle.loads(pickle.dumps(i))))) for i in items]
 
 

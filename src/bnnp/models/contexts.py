@@ -126,11 +126,12 @@ class ContextInParts:
 
 def _count(part: Part) -> tuple[int, int]:
     """The number of a part, and how many points it has."""
-    known = isinstance(part.points, ParquetPieces)
-    return part.number, len(part.points) if known else sum(len(x) for x, _ in pieces_of(part.points)())
+    if isinstance(part.points, ParquetPieces):
+        return part.number, len(part.points)
+    return part.number, sum(len(x) for x, _ in pieces_of(part.points)())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # so that it can be hashed, as joblib does for Dask
 class _SumsOfPart:
     """Sums over a part, by who reads it: all that it needs is sent there.
 
