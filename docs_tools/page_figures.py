@@ -5,7 +5,8 @@ r"""Pictures of the page for the documentation, taken in a real browser.
         --learning-rate 0.005,0.0005 --out mnist
     PYTHONPATH=tests python docs_tools/page_figures.py --table theoph.csv --looks looks
 
-`--looks` also writes each picture in dark colours and 400 pixels wide, to be looked at.
+Without `--table` only the pictures of `zoo:sawtooth` are taken. `--looks` also writes each picture in dark colours and
+400 pixels wide, to be looked at.
 """
 
 import argparse
@@ -36,10 +37,12 @@ page.takeSubject(3);
 """
 
 
-def scenes(table: Path, theoph: Path, mnist: Path) -> Iterator[tuple[str, Gallery, str, str, int]]:
+def scenes(table: Path | None, theoph: Path, mnist: Path) -> Iterator[tuple[str, Gallery, str, str, int]]:
     """Each picture: its name, what is shown, what is done, what is waited for, and its height."""
     sawtooth = Gallery({"zoo:sawtooth": bnnp.load("zoo:sawtooth")}, bnnp.tasks.sawtooth())
     yield "page_sawtooth", sawtooth, FOUR_POINTS, "page.pictures.has('prior') && page.state.points.length === 4", 700
+    if table is None:
+        return
     subjects = bnnp.tasks.from_table(table, task="task", x=["Time"], y=["conc"])
     counted = "document.querySelector('#calibration dl') !== null"
     yield "page_table", Gallery({"theoph": bnnp.load(str(theoph))}, subjects), A_SUBJECT, counted, 700
@@ -49,7 +52,7 @@ def scenes(table: Path, theoph: Path, mnist: Path) -> Iterator[tuple[str, Galler
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", type=Path, required=True, help="the Theophylline table of R, as CSV")
+    parser.add_argument("--table", type=Path, help="the Theophylline table of R, as CSV")
     parser.add_argument("--theoph", type=Path, default=Path("theoph"), help="the model of it")
     parser.add_argument("--mnist", type=Path, default=Path("mnist"), help="a model of digits")
     parser.add_argument("--out", type=Path, default=Path("docs/figures"))
@@ -59,9 +62,12 @@ def main() -> None:
         for name, gallery, script, ready, height in scenes(given.table, given.theoph, given.mnist):
             with served(gallery) as port:
                 page = Reader(browser, f"http://127.0.0.1:{port}/")
+                page.js("document.documentElement.style.scrollbarWidth = 'none'")
                 page.js(script)
                 page.wait(f"return {ready}", 300)
                 looks = {given.out / f"{name}.png": (1280, height, False)}
+                if name == "page_sawtooth":  # that of the README
+                    looks[given.out / "page_small.png"] = (745, 425, False)
                 if given.looks is not None:
                     given.looks.mkdir(exist_ok=True)
                     looks[given.looks / f"{name}_dark.png"] = (1280, height, True)

@@ -1,7 +1,8 @@
 """Patients and doses
 
-Takeaway: a score of patients is enough to predict the next one from three blood samples, with intervals that hold,
-and to ask how another dose would have gone. A mixed model is the method to beat: compare before you choose.
+Takeaway: eighteen patients are enough to predict the next one from three blood samples, and to ask how another dose
+would have gone. The 90 % intervals held nine of ten measurements of twenty new patients, though fewer of the one that
+is shown. Compare before you choose: a mixed model was clearly behind here, a hierarchical Gaussian process a little.
 
     python examples/patients.py OUT_FOLDER
 """
@@ -48,6 +49,15 @@ def main(folder: Annotated[Path, typer.Argument()] = Path("patients"), quick: bo
     print(frame[["time", "mean", "q05", "q95", "measured"]].round(1).to_string(index=False))
     within = frame["measured"].between(frame["q05"], frame["q95"])
     print(f"{within.sum()} of {len(within)} hidden measurements lie within their 90 % intervals.")
+
+    # One patient says little about intervals. Twenty more, three samples of each known:
+    more = pd.concat([patient(f"N{i:02d}", 100.0, generator) for i in range(20)])
+    is_known = more.groupby("subject").cumcount().isin([1, 4, 7])
+    reg.observe(more.loc[is_known, COLUMNS], more.loc[is_known, "conc"])
+    frame = reg.predict_frame(more.loc[~is_known, COLUMNS], quantiles=[0.05, 0.95])
+    measured = more.loc[~is_known, "conc"].to_numpy()
+    within = (frame["q05"] <= measured) & (measured <= frame["q95"])
+    print(f"Of 20 such patients, {within.mean():.0%} of {len(within)} hidden measurements do.")
 
     # Another dose: the same column, another number. Nobody knows anything of this patient yet.
     grid = pd.DataFrame(

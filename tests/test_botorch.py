@@ -1,4 +1,4 @@
-"""BoTorch: fixed functions, gradients, conditioning anew, and candidates from end to end."""
+"""BoTorch: fixed functions, gradients, conditioning on more points, and the search for candidates."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Predictions in Spark: those of `condition`, whatever the partitions; also by a real Spark, where there is one."""
+"""Predictions in Spark are those of `condition`, for any partitions; also with a real Spark, if it is installed."""
 
 import os
 import shutil

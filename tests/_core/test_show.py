@@ -101,7 +101,7 @@ def test_a_line_where_it_fits_and_one_line_per_name_where_not():
     assert len(as_text("Thing", {"name": "word " * 1000})) < 100
 
 
-def test_pieces_of_a_description():
+def test_parts_of_a_description_in_html_and_text():
     assert as_html("T<i>", {"<a>": "<b>"}) == (
         "<table><caption>T&lt;i&gt;</caption><tr><th>&lt;a&gt;</th><td>&lt;b&gt;</td></tr></table>"
     )

@@ -1,4 +1,4 @@
-"""Work side by side in threads gives what one thread gives."""
+"""Work that several threads share gives the same results as work in one thread."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The page's server: pictures are the library's own, and what is wrong, rude or stale does no harm."""
+"""The page's server: its pictures have the library's numbers, and wrong, hostile or stale messages do no harm."""
 
 import json
 import socket

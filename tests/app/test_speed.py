@@ -1,4 +1,4 @@
-"""How fast the page is, and whether it stays well with many readers. Run it with `pytest -m slow -s tests/app`."""
+"""How fast the page is, and whether it still works with many readers. Run it with `pytest -m slow -s tests/app`."""
 
 import contextlib
 import json

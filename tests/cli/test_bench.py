@@ -41,7 +41,7 @@ def test_the_settings_are_those_that_the_authors_code_was_measured_in():
     batch = d.batch()
     assert batch.context.x.shape == (5, 219, 3)
     assert batch.target.x.shape == (5, 656, 3)
-    assert not b.model().prior.blocks[0].mean.value.requires_grad  # pyright: ignore
+    assert not b.model().prior.gaussians[0].mean.value.requires_grad  # pyright: ignore
 
 
 def test_the_limit_counts_the_products_of_a_hidden_layer():

@@ -1,4 +1,4 @@
-"""`bnnp card`: what one should know of a model, from its file and what lies beside it."""
+"""`bnnp card`: a page about a model, made from its file and the files beside it."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def bnnp_command(monkeypatch, capsys):
 
 @pytest.fixture
 def trained(tmp_path):
-    """The folder of a small training, with columns whose names Markdown would take for marks."""
+    """The folder of a small training, with columns whose names have characters that mean something in Markdown."""
     rng = np.random.default_rng(0)
     rows = [f"{who},{hour},{who + hour + rng.normal():.3f}" for who in range(4) for hour in range(5)]
     (tmp_path / "trial.csv").write_text("\n".join(["who,hour|h,level_a", *rows]))
@@ -65,7 +65,7 @@ def test_scores_are_measured_on_a_source_beside_the_best_possible(bnnp_command, 
     assert best == pytest.approx(few(bnnp.Oracle(bnnp.tasks.gp()), bnnp.tasks.gp(), num_tasks=2)["mae"], abs=6e-4)
 
 
-def test_what_is_not_recorded_is_said_to_be_so(bnnp_command, trained, tmp_path):
+def test_a_card_says_what_is_not_recorded(bnnp_command, trained, tmp_path):
     (trained / "history.json").write_text("{}")
     assert "Not recorded" in bnnp_command("card", trained)[1]
     fresh = bnnp.BNNP(1, 1, hidden=(4,)).save(tmp_path / "fresh.bnnp")

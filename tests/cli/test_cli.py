@@ -1,4 +1,4 @@
-"""Every verb of the command line, as a person would call it, in a process of its own memory."""
+"""Every verb of the command line, as a person would call it."""
 
 import json
 import re
@@ -234,8 +234,10 @@ def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(bnnp_command, trial, tmp_p
 def test_a_finished_run_is_not_trained_again(bnnp_command, trained, trial):
     before = trained.read_bytes()
     words = ["--task", "subject", "--x", "hour", "--y", "level", "--hidden", "8", "--steps", 30, "--samples", 4]
-    assert bnnp_command("train", trial, *words, "--out", trained.parent, "--quiet")[0] == 0
+    code, _, err = bnnp_command("train", trial, *words, "--out", trained.parent, "--quiet")
+    assert code == 0
     assert trained.read_bytes() == before
+    assert f"Look at {trained.parent / 'report.html'}, then: bnnp predict {trained.parent} --context" in err
 
 
 TRAIN = ["--task", "subject", "--x", "hour", "--y", "level", "--hidden", "4", "--steps", 3, "--samples", 2, "--quiet"]
@@ -262,7 +264,7 @@ def test_bad_tables_end_with_exit_code_2_and_nothing_written(bnnp_command, tmp_p
     assert not list(tmp_path.glob("out/*"))
 
 
-def test_output_folder_that_cannot_be_made(bnnp_command, trial, tmp_path):
+def test_an_output_folder_that_cannot_be_made_is_an_error(bnnp_command, trial, tmp_path):
     (tmp_path / "file").write_text("in the way")
     code, _, err = bnnp_command("train", trial, *TRAIN, "--out", tmp_path / "file" / "model")
     assert code == 2
@@ -300,6 +302,9 @@ def test_missing_and_mismatched_inputs(bnnp_command, trained, trial, tmp_path):
     assert bnnp_command("info", "zoo:nonsense")[0] == 2
     assert bnnp_command("train")[0] == 2
     assert bnnp_command("train", trial, "--source", "gp")[0] == 2
+    code, _, err = bnnp_command("train", trial, "--x", "hour", "--out", tmp_path / "x")
+    assert code == 2
+    assert "got no --task, --y; a table needs" in err
     assert bnnp_command("train", "--source", "nonsense", "--out", tmp_path / "x")[0] == 2
     pd.DataFrame({"hours": [1.0], "level": [2.0]}).to_csv(tmp_path / "c.csv", index=False)
     words = ["--context", tmp_path / "c.csv", "--targets", tmp_path / "c.csv", "--out", tmp_path / "p.csv"]

@@ -1,4 +1,4 @@
-"""A table as people have it: an id, a date, a category with an unseen level, an empty covariate, a text label."""
+"""A table as people have them: an id, a date, a category with an unseen level, an empty covariate, a text label."""
 
 import json
 
@@ -60,7 +60,7 @@ def test_the_command_line_and_python_give_the_same_numbers(trained, monkeypatch,
     np.testing.assert_allclose(found[names], predictive.mean, rtol=1e-6)
 
 
-def test_a_table_is_evaluated_as_it_was_learned_from(trained, monkeypatch, capsys):
+def test_a_table_is_evaluated_with_the_columns_that_training_used(trained, monkeypatch, capsys):
     y, folder = trained
     clinic(3).assign(site="moon").to_csv(folder / "test.csv", index=False)
     words = ["--samples", 8, "--quiet", "--out", folder / "s.json"]
@@ -74,7 +74,7 @@ def test_a_table_is_evaluated_as_it_was_learned_from(trained, monkeypatch, capsy
     assert found[score]["mean"] == pytest.approx(expected)
 
 
-def test_a_column_of_words_is_not_of_numbers(trained, monkeypatch, capsys):
+def test_a_column_of_words_is_not_taken_for_numbers(trained, monkeypatch, capsys):
     y, folder = trained
     if y == "label":
         words = ["--task", "who", "--x", "visit", "--y", y, "--likelihood", "gaussian", "--quiet"]

@@ -1,4 +1,4 @@
-"""`bnnp train --positive`, and the line that offers it."""
+"""`bnnp train --positive`, and the line that suggests it."""
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ def trial(tmp_path):
     return path
 
 
-def test_skewed_outputs_are_offered_it_and_it_keeps_predictions_positive(bnnp_command, trial, tmp_path):
+def test_for_skewed_outputs_positive_is_suggested_and_keeps_predictions_positive(bnnp_command, trial, tmp_path):
     code, _, err = bnnp_command("train", trial, *WORDS, *SMALL, "--out", tmp_path / "one")
     assert code == 0
     assert "conc: all values are positive, and skewed; --positive learns their logarithms" in err
@@ -40,7 +40,7 @@ def test_skewed_outputs_are_offered_it_and_it_keeps_predictions_positive(bnnp_co
 
 
 @pytest.mark.parametrize("change", [lambda conc: np.log(conc), lambda conc: np.log(conc) + 20])
-def test_other_outputs_are_not_offered_it(bnnp_command, trial, tmp_path, change):
+def test_for_other_outputs_positive_is_not_suggested(bnnp_command, trial, tmp_path, change):
     table = pd.read_csv(trial)
     table.assign(conc=change(table["conc"])).to_csv(trial, index=False)
     code, _, err = bnnp_command("train", trial, *WORDS, *SMALL, "--out", tmp_path / "model")

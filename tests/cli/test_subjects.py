@@ -1,4 +1,4 @@
-"""Who is predicted from what: subjects keep their names, and the output says what rests on the prior."""
+"""Subjects of `bnnp predict`: their names are kept, and the output says which were predicted from the prior alone."""
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ def predict(model, tmp_path, monkeypatch, capsys):
 KNOWN = "subject,hour,level\n013,0,500\n13,0,510\nNA,0,520\nNA,1,521\n"
 
 
-def test_names_stay_as_they_are_written(predict, model, tmp_path):
+def test_names_of_subjects_are_kept_as_they_are_written(predict, model, tmp_path):
     code, _, err = predict(KNOWN, "subject,hour\n13,6\nNA,6\n013,6\nnew,6\n")
     assert code == 0, err
     assert "subjects by 'subject': 4 asked for, 3 with known points, 1 without (predicted from the prior: new)" in err

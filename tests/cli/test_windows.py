@@ -1,4 +1,4 @@
-"""`bnnp predict` in windows: no number depends on windows or workers, and what is done is not done again."""
+"""`bnnp predict` in windows: numbers do not depend on windows or workers, and finished windows are not done again."""
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ def test_no_number_depends_on_windows(predict, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["p.csv"]
 
 
-def test_no_number_depends_on_workers(predict, tmp_path):
+def test_predictions_do_not_depend_on_the_number_of_workers(predict, tmp_path):
     assert predict(100)[0] == 0
     code, err = predict(3, "--workers", 2, "--quiet", out="q.csv")
     assert code == 0, err
@@ -87,7 +87,7 @@ def test_another_seed_takes_nothing_from_an_earlier_run(model, tmp_path):
     assert len(files) == 2
 
 
-def test_columns_of_numbers(model):
+def test_the_columns_of_a_prediction_are_mean_std_and_quantiles(model):
     prediction = model.condition([0.0], [1.0], num_samples=3).predict([0.5, 0.7])
     found = prediction_numbers(prediction)
     expected = np.concatenate([prediction.mean, prediction.std, *prediction.quantile([0.05, 0.5, 0.95])], axis=1)

@@ -1,4 +1,4 @@
-"""Left-out data sets by several methods: the same folds and contexts, numbers that others found too."""
+"""Left-out data sets predicted by several methods, with the same folds and contexts, and scores that are known."""
 
 import sys
 from pathlib import Path

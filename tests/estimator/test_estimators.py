@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn's kind: its own checks, frames of every kind, data sets seen and new."""
+"""Estimators for scikit-learn: its own checks, frames of every kind, data sets from training and new ones."""
 
 import pickle
 

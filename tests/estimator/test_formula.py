@@ -1,4 +1,4 @@
-"""Formulas: what they mean, and where they are wrong."""
+"""Formulas: what they mean, and errors that point at the wrong place in them."""
 
 import numpy as np
 import pandas as pd

@@ -19,13 +19,13 @@ def predicted(method, known: Task, x_new):
     return Simple(method(TASKS)).condition(known.x, known.y).predict(x_new)
 
 
-def test_the_mean_of_all():
+def test_the_simplest_method_predicts_mean_and_standard_deviation_of_all_tasks():
     found = predicted(MeanOfAll, TASKS[0], [0.3, 0.9])
     np.testing.assert_allclose(found.mean[:, 0], Y.mean())
     np.testing.assert_allclose(found.std[:, 0], Y.std(ddof=1))
 
 
-def test_the_own_mean_is_shrunk_towards_that_of_all():
+def test_the_mean_of_a_task_is_shrunk_towards_the_mean_of_all_tasks():
     known = TASKS[0].take(slice(0, 4))
     within = ((Y - Y.mean(1, keepdims=True)) ** 2).sum() / (Y.size - len(Y))
     between = Y.mean(1).var()
@@ -45,7 +45,7 @@ def test_one_curve_for_all_is_the_average_of_near_points():
 
 
 @pytest.mark.parametrize("name", SIMPLE)
-def test_evaluate_scores_them_like_a_model(name):
+def test_evaluate_scores_simple_methods_like_a_model(name):
     splits = [Split(task.take(slice(0, 5)), task.take(slice(5, 20))) for task in TASKS[:4]]
     scores = bnnp.evaluate(Simple(SIMPLE[name](TASKS[4:])), splits)
     first = Simple(SIMPLE[name](TASKS[4:])).condition(splits[0].context.x, splits[0].context.y)

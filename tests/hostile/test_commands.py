@@ -46,7 +46,7 @@ def test_a_bad_command_is_refused(words, message, places, tmp_path, monkeypatch,
     assert {place: place.read_bytes() for place in before} == before
 
 
-def test_the_table_is_long_enough():
+def test_there_are_at_least_400_bad_commands():
     assert len(CASES) >= 400
 
 
@@ -65,7 +65,7 @@ def test_an_error_of_any_kind_is_a_message(places, monkeypatch, capsys):
     assert "Traceback" not in err
 
 
-def test_the_good_files_are_good(places, monkeypatch, capsys, tmp_path):
+def test_the_files_that_bad_commands_name_are_fine_by_themselves(places, monkeypatch, capsys, tmp_path):
     words = ["--context", places["known"], "--targets", places["wanted"], "--out", tmp_path / "p.csv"]
     code, _, err = run(monkeypatch, capsys, "predict", places["model"], *words, "--samples", 4)
     assert code == 0, err

@@ -1,4 +1,4 @@
-"""The edges: empty contexts, padding far from the data, repeated points at tiny noise, collinear inputs, chunks."""
+"""Extreme data: empty contexts, padding far from the data, repeated points at tiny noise, collinear inputs, chunks."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Commands that are told to end do so quietly, whenever that is; runs that were killed go on to the last bit."""
+"""Commands that are told to end do so quietly at any time; runs that were killed continue to the same numbers."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_training_that_is_told_to_end_keeps_its_state_and_goes_on(number, tmp_pa
     assert not (tmp_path / "run" / LOCK).exists()
 
 
-def test_a_command_that_is_told_to_end_while_it_starts_says_nothing():
+def test_a_command_that_is_ended_while_it_starts_prints_nothing():
     for after in (0.01, 0.5):
         code, err = stopped(["info"], signal.SIGINT, after=after)
         assert (code, err) in ((130, ""), (0, ""))  # 0: it was done before
@@ -65,7 +65,7 @@ def test_a_command_that_is_told_to_end_while_it_starts_says_nothing():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_a_command_says_nothing_whenever_it_is_told_to_end(seed, tmp_path):
+def test_a_command_that_is_ended_at_any_time_prints_nothing(seed, tmp_path):
     ways = random.Random(seed)
     for _ in range(5):
         number = ways.choice([signal.SIGINT, signal.SIGTERM])
@@ -118,7 +118,7 @@ def test_another_process_is_refused_too(tmp_path):
     assert not fit(checkpoint=tmp_path / "new").interrupted
 
 
-def test_a_lock_that_a_killed_run_has_left_is_no_lock(tmp_path):
+def test_the_lock_of_a_killed_run_does_not_block_others(tmp_path):
     (tmp_path / LOCK).write_text("process 1 on elsewhere since long ago\n")
     fit(checkpoint=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [FILE_NAME]

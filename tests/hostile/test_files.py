@@ -1,4 +1,4 @@
-"""Damaged files, files that are replaced while they are read, full disks: never other numbers, never half a file."""
+"""Damaged files, files that are replaced while read, full disks: no wrong numbers and no incomplete files."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""What does not fit into memory is refused at once, with what to do."""
+"""Requests that do not fit into memory are refused at once, and the message says what to do."""
 
 import numpy as np
 import pytest

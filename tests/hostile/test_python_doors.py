@@ -17,5 +17,5 @@ def test_a_bad_argument_is_refused(call, argument, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_table_is_long_enough():
+def test_there_are_at_least_400_bad_arguments():
     assert len(CASES) >= 400

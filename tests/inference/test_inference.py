@@ -418,7 +418,7 @@ def test_a_network_that_does_not_match_the_prior_is_refused():
         infer_both(model.prior, same_shapes, x, y, likelihood=model.likelihood, method=method)
 
 
-def test_what_has_no_prior_over_weights_is_refused():
+def test_a_model_without_a_prior_over_weights_is_refused():
     x, y = data()
     with pytest.raises(ValueError, match=r"model: got a CNP, which has no prior .*; predict with its own `condition"):
         bnnp.infer(bnnp.neural_processes.CNP(3, 2), x, y)  # pyright: ignore
@@ -448,7 +448,7 @@ def test_fine_tuning_starts_at_the_trained_model(last_layer):
     assert np.abs((tuned.predict(x).mean - expected.mean) / spread).max() < 7
 
 
-def test_a_function_is_told_of_every_step_and_may_end_the_inference():
+def test_the_progress_function_is_called_after_every_step_and_may_end_the_inference():
     model, told = bnnp.BNNP(1, 1, hidden=(4,)), []
     choices = {"method": "ensemble", "num_samples": 2, "steps": 5}
     bnnp.infer(model, [[0.0]], [[1.0]], progress=lambda done, steps: told.append((done, steps)), **choices)

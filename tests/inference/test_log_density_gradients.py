@@ -59,7 +59,7 @@ def test_a_standard_prior_is_taken_as_diagonal_without_a_change():
         torch.testing.assert_close(model.prior.from_units(layer, units), w)
 
 
-def test_no_points_leave_the_prior():
+def test_without_points_the_posterior_is_the_prior():
     model = with_random_prior(bnnp.BNNP(3, 2, (5,), likelihood=LIKELIHOODS["gaussian"], dtype=FLOAT64))
     of = Target.of(model.prior, model.network, sets("gaussian", (0, 0)), model.likelihood)
     position = of.draw_prior(2, torch.Generator().manual_seed(1))

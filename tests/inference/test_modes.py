@@ -1,4 +1,4 @@
-"""Ensembles, Laplace's approximation and SWAG, against the exact posterior of a linear model and second routes."""
+"""Ensembles, Laplace's approximation and SWAG, against the exact posterior of a linear model and in other ways."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Markov chains on targets with known moments, against Pyro on a network, and what tells whether they have mixed."""
+"""Markov chains on targets with known moments, against Pyro on a network, and the diagnostics of how they mix."""
 
 import math
 from dataclasses import dataclass, replace

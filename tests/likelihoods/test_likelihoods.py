@@ -164,7 +164,7 @@ def test_one_noise_becomes_one_an_output():
     assert own.max_noise == 0.5
 
 
-def test_a_model_gets_a_noise_of_its_own():
+def test_training_a_model_does_not_change_the_users_likelihood():
     users = Gaussian([0.2, 0.4])
     own = users.for_outputs(2)
     with torch.no_grad():

@@ -158,7 +158,7 @@ def test_methods_run(model, method):
     assert np.isfinite(found.predict([[0.0]]).std).all()
 
 
-def test_what_cannot_have_it_says_so(model):
+def test_models_that_cannot_have_a_varying_noise_refuse_it(model):
     with pytest.raises(ValueError, match="varies with the inputs"):
         bnnp.neural_processes.CNP(1, 2, likelihood=varied())
     with pytest.raises(ValueError, match="its noise varies with the inputs"):

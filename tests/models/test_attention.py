@@ -82,7 +82,7 @@ both_kinds = pytest.mark.parametrize("build", [attentive, machine])
 
 
 def multi_head(queries, keys, values, heads):
-    """A head, a point and a sum over all points at a time."""
+    """Attention by loops over heads and points, with a sum over all points for each."""
     points, width = queries.shape
     size = width // heads
     out = np.zeros((points, width))
@@ -176,7 +176,7 @@ def test_axes_of_tasks_and_samples_broadcast_and_absent_points_are_seen_by_no_ot
 
 
 @torch.no_grad()
-def test_weights_without_axes_of_their_own_are_those_of_all():
+def test_layers_with_one_weight_sample_share_it_among_all_samples():
     network, x = some_network(), task(5).x
     weights = [w if i % 2 else w[:1] for i, w in enumerate(random_weights(network, 4))]
     found = network(weights, x.unsqueeze(0))
@@ -186,7 +186,7 @@ def test_weights_without_axes_of_their_own_are_those_of_all():
 
 
 @torch.no_grad()
-def test_a_point_masked_out_anywhere_is_as_one_left_out():
+def test_a_masked_point_is_the_same_as_a_missing_point():
     network, x = some_network(), task(5).x
     weights, mask = random_weights(network), torch.tensor([True, False, True, True, False])
     torch.testing.assert_close(network(weights, x, mask)[mask], network(weights, x[mask]), rtol=1e-12, atol=1e-12)
@@ -415,7 +415,7 @@ def test_log_prob_is_the_density_of_the_samples_by_bayes_rule(build):
 
 @every_model
 def test_derivatives_agree_with_finite_differences(build):
-    """Of the training objective on padded tasks, along a random direction in all parameters."""
+    """Derivatives of the training objective on padded tasks, along a random direction in all parameters."""
     model = build()
     batch = SplitBatch(batch_of(task(3), task(1, 1)), batch_of(task(2, 2), task(4, 3)))
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -447,7 +447,7 @@ def test_predictions_at_permuted_inputs_are_permuted_predictions(build):
 
 
 def test_one_more_input_changes_all_predictions_of_a_bnam_and_none_of_the_others():
-    """App. E.2: a far away input beside the same ones as before."""
+    """App. E.2: the same inputs as before, and one that is far away."""
     x = np.linspace(-5, 5, 21)[:, None]
     farther, y = np.append(x, [[100.0]], axis=0), np.sin(x[::4])
     choices: dict[str, Any] = {"likelihood": bnnp.Gaussian(0.1), "dtype": FLOAT64}

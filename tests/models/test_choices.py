@@ -1,4 +1,4 @@
-"""What users choose for a model: records and objects of their own, with names as shorthands for them."""
+"""Choices of a model: records, objects of the user's own, and names that stand for them."""
 
 import inspect
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ def test_names_are_shorthands_of_objects(short, long):
     assert same(state(short()), state(long()))
 
 
-def test_the_heads_of_an_attbnnp_are_chosen():
+def test_the_number_of_heads_of_an_attbnnp_is_an_argument():
     first, second = (bnnp.AttBNNP(1, 1, (8,), inference=bnnp.Attentive(heads=heads)) for heads in (2, 8))
     encoders = [module for m in (first, second) for module in m.modules() if isinstance(module, SetEncoder)]
     assert [encoder.heads for encoder in encoders] == [2, 2, 8, 8]
@@ -168,7 +168,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_models_with_parts_of_ones_own_are_trained_conditioned_and_inferred(name):
+def test_models_with_a_users_own_parts_are_trained_conditioned_and_inferred(name):
     start, model = state(OWN[name]()), fit(OWN[name](), steps=2).model
     assert not same(start, state(model))
     post = model.condition(X, Y, num_samples=3, chunk_size=2)
@@ -199,7 +199,7 @@ def test_parts_of_ones_own_cannot_be_saved(name, tmp_path):
         ),
     ],
 )
-def test_variants_are_classes_of_their_own_that_files_name(build, kinds, tmp_path):
+def test_files_keep_the_class_of_every_variant(build, kinds, tmp_path):
     model = build()
     again = bnnp.load(model.save(tmp_path / "m.bnnp"))
     for one in (model, again):

@@ -11,7 +11,7 @@ import torch
 import bnnp
 from bnnp.models import InferredWeights
 from bnnp.models.chunked import InChunks
-from bnnp.numerics.gaussian import UpdateNoise
+from bnnp.numerics.gaussian import UpdateDraws
 from bnnp.objectives import AVI, NPML, NPVI, PPAVI, TELLAVI
 from bnnp.tasks.task import SplitBatch, TaskBatch
 from bnnp.training.step import differentiate
@@ -60,12 +60,12 @@ def infer_with(monkeypatch, of: bnnp.BNNP, batch: TaskBatch, chosen: int, noise:
     """
     parts, cuts = parts_of(batch), [*CUTS[:chosen], *CUTS[chosen + 1 :], CUTS[chosen]]
 
-    def records() -> Iterator[UpdateNoise]:
+    def records() -> Iterator[UpdateDraws]:
         for layer in noise:
             for rows in cuts:
                 points = layer.points[..., rows]
                 one_unit = of.prior.couples_outputs
-                yield UpdateNoise(layer.weights, points.flatten(-2).unsqueeze(-2) if one_unit else points)
+                yield UpdateDraws(layer.weights, points.flatten(-2).unsqueeze(-2) if one_unit else points)
 
     drawn = records()
     with monkeypatch.context() as patch:
@@ -83,7 +83,7 @@ def without_noise(of: bnnp.BNNP, tasks: int) -> list[Draws]:
 def from_whole(of: bnnp.BNNP, batch: TaskBatch, noise: list[Draws]) -> InferredWeights:
     """`model.infer`, with derivatives."""
     one_unit = of.prior.couples_outputs
-    records = [UpdateNoise(n.weights, n.points.flatten(-2).unsqueeze(-2) if one_unit else n.points) for n in noise]
+    records = [UpdateDraws(n.weights, n.points.flatten(-2).unsqueeze(-2) if one_unit else n.points) for n in noise]
     return of.infer(batch, SAMPLES, records)
 
 
@@ -268,7 +268,7 @@ def test_derivatives_by_the_prior_are_those_of_the_whole_context(monkeypatch, of
     """Whichever chunk is chosen: what the other chunks have seen does not depend on the prior."""
     of, batch = linear(last_layer="likelihood"), context()
     noise = draws(of, 3, POINTS, SAMPLES)
-    learned = [of.get_parameter(f"prior.blocks.0.{parameter}.value")]
+    learned = [of.get_parameter(f"prior.gaussians.0.{parameter}.value")]
 
     def value(inferred: InferredWeights) -> torch.Tensor:
         return (inferred.weights[0].square() if of_samples else inferred.kl[0]).sum()

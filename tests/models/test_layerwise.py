@@ -1,4 +1,4 @@
-"""The walk through the layers: what an update is shown, and what becomes of its answer."""
+"""The walk through the layers: what an update gets, and what is done with its result."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Many data sets at once: the numbers of `condition`, and the same bits whatever else is predicted."""
+"""Many data sets at once: the numbers of `condition`, which do not depend on the other data sets, to the last bit."""
 
 import numpy as np
 import pytest

@@ -74,7 +74,7 @@ def test_sample_without_noise_has_every_layer_at_its_posterior_mean(member):
 
 @every_model
 def test_samples_have_every_layers_posterior_covariance(member):
-    """A layer's sample is affine in that layer's noise: unit vectors give its covariance exactly."""
+    """A layer's sample is affine in that layer's draws, so that unit vectors as draws give its covariance exactly."""
     model, task = member.build(), member.task(4)
     for layer in range(model.network.num_layers):
         size = math.prod(model.network.weight_shapes[layer])
@@ -225,7 +225,7 @@ def test_dtype_follows_the_model(member, dtype):
 
 @every_model
 def test_derivatives_agree_with_finite_differences(member):
-    """Of the training objective, along a random direction in all parameters."""
+    """Derivatives of the training objective, along a random direction in all parameters."""
     model = member.build()
     batch = SplitBatch(batch_of(member.task(3)), batch_of(member.task(4, seed=1)))
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -376,7 +376,7 @@ def test_failed_factorisation_names_layer_and_task():
     with pytest.raises(FactorisationError, match="layer 1, task 1"):
         model.infer(context, 2, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        model.get_parameter("prior.blocks.1.log_scale.value").fill_(math.nan)
+        model.get_parameter("prior.gaussians.1.log_scale.value").fill_(math.nan)
     with pytest.raises(FactorisationError, match="layer 2, task 0"):
         model.infer(batch_of(MEMBERS[0].task(3)), 2, torch.Generator().manual_seed(0))
 

@@ -1,4 +1,4 @@
-"""Files that an earlier version of the library wrote, one of every kind of model, still load and say the same."""
+"""Files of an earlier version of the library, one of every kind of model, still load and give the same numbers."""
 
 import json
 import shutil
@@ -70,7 +70,7 @@ def test_posteriors_load_and_predict_as_they_did(name):
 
 
 def test_a_run_goes_on_from_an_old_checkpoint(tmp_path):
-    """It was done, so that no step is taken; a model with other inference networks is refused."""
+    """The run was finished, so no step is done; a model with other inference networks is refused."""
     shutil.copytree(FILES / "run", tmp_path / "run")
     tasks = bnnp.tasks.from_arrays([(X, Y), (X + 1, -Y)])
 

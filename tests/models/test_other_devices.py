@@ -1,4 +1,4 @@
-"""Models on another device than the CPU, of which torch can imagine one: tensors without numbers, with a device.
+"""Models on another device than the CPU, which torch can imitate: tensors that have a device but no numbers.
 
 Torch refuses operations whose tensors are on different devices, as a real device would.
 """

@@ -1,4 +1,4 @@
-"""A context in chunks gives the posterior of the whole, sample by sample; one that grows, that of its sums."""
+"""A context in chunks gives the posterior of the whole, sample by sample; a growing context gives that of its sums."""
 
 import math
 from dataclasses import replace
@@ -252,7 +252,7 @@ def test_accurate_observations_of_collinear_features_can_be_updated_in_float32(c
     assert isinstance(last, AmortisedLinear)
     last.encoder.set_output_bias(slice(0, 1), -20.0)  # the last layer's noise is at its bound
     with torch.no_grad():
-        model.get_parameter("prior.blocks.1.mean.value").fill_(3.0)  # all units alike, and large
+        model.get_parameter("prior.gaussians.1.mean.value").fill_(3.0)  # all units alike, and large
     x = np.linspace(-2, 2, 40)[:, None]
     post = model.condition(x[::2], np.sin(x[::2]), num_samples=8, chunk_size=chunk_size)
     updated = post.update(x[1::2], np.sin(x[1::2]))

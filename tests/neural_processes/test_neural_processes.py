@@ -1,4 +1,4 @@
-"""Neural processes: one list of them, the laws that all obey, and each against its equations written slowly."""
+"""Neural processes: laws that all of them obey, and each one against its equations in slow NumPy."""
 
 import math
 from typing import Any
@@ -577,7 +577,7 @@ def test_training_by_npvi(peer):
     assert history["objective"].iloc[-2:].mean() > history["objective"].iloc[0] + 2
 
 
-def test_a_stopped_run_goes_on_as_if_it_had_not(tmp_path):
+def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(tmp_path):
     whole = quick(TNP(1, 1, hidden=(8,)), steps=6, checkpoint=tmp_path / "a").model
 
     def stop(_) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The machine code of the loops is that of their sources, wherever it is kept and whoever compiles at the same time."""
+"""The machine code of the loops is that of their sources, wherever it is kept, also if several processes compile."""
 
 import os
 import shutil
@@ -194,15 +194,15 @@ def test_numba_is_not_imported_with_the_library(tmp_path):
 
 FIRST_USE = """
 import sys, threading, torch
-from bnnp.numerics.gaussian import Observations, UnitPrior, UpdateNoise, condition
+from bnnp.numerics.gaussian import Observations, UnitPrior, UpdateDraws, condition
 
 def work():
     barrier.wait()
     points = torch.arange(5.0, dtype=torch.float64)
     seen = Observations(points.view(1, 1, 1, 5), torch.ones(1, 1, 1, 5, dtype=torch.float64))
     prior = UnitPrior(torch.zeros(1, 1, 1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
-    noise = UpdateNoise(torch.zeros(1, 1, 1, 1, dtype=torch.float64), torch.zeros(1, 1, 1, 5, dtype=torch.float64))
-    found.append(condition(prior, points.view(1, 1, 5, 1), seen, noise).centred.item())
+    draws = UpdateDraws(torch.zeros(1, 1, 1, 1, dtype=torch.float64), torch.zeros(1, 1, 1, 5, dtype=torch.float64))
+    found.append(condition(prior, points.view(1, 1, 5, 1), seen, draws).centred.item())
 
 found, barrier = [], threading.Barrier(8)
 threads = [threading.Thread(target=work) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""Updates on another device than the CPU, of which torch can imagine one: tensors without numbers, with a device.
+"""Updates on another device than the CPU, which torch can imitate: tensors that have a device but no numbers.
 
 Torch refuses operations whose tensors are on different devices, as a real device would.
 """
@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from bnnp.numerics.gaussian import condition, condition_on, function_space, weight_space, whitened_space
 from bnnp.numerics.natural import log_density_at_sample, natural_parameters, posterior_moments
-from bnnp.numerics.records import Observations, UnitPrior, UpdateNoise
+from bnnp.numerics.records import Observations, UnitPrior, UpdateDraws
 from bnnp.numerics.symmetric import solve_one_plus
 
 DEVICE = "meta"
@@ -45,7 +45,7 @@ def problem(points: int, diagonal: bool):
     prior = UnitPrior(tensor(TASKS, SAMPLES, UNITS, D), tensor(UNITS, D) if diagonal else tensor(UNITS, D, D))
     shape = (TASKS, SAMPLES, UNITS, points)
     seen = Observations(tensor(*shape), tensor(*shape))
-    return prior, tensor(TASKS, SAMPLES, points, D), seen, UpdateNoise(tensor(TASKS, SAMPLES, UNITS, D), tensor(*shape))
+    return prior, tensor(TASKS, SAMPLES, points, D), seen, UpdateDraws(tensor(TASKS, SAMPLES, UNITS, D), tensor(*shape))
 
 
 def assert_differentiable(*results: torch.Tensor) -> None:
@@ -65,9 +65,9 @@ def test_updates_and_their_derivatives(form, points, diagonal):
 
 @every_prior
 def test_sums_over_data(diagonal):
-    prior, phi, seen, noise = problem(9, diagonal)
-    sums = natural_parameters(prior.mean, phi, seen, noise.points)
-    update = condition_on(prior, sums + sums, noise.weights)
+    prior, phi, seen, draws = problem(9, diagonal)
+    sums = natural_parameters(prior.mean, phi, seen, draws.points)
+    update = condition_on(prior, sums + sums, draws.weights)
     double = prior.to(torch.float64)
     assert_differentiable(log_density_at_sample(double, update, sums), *posterior_moments(double, sums))
 

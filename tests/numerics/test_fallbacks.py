@@ -11,7 +11,7 @@ from bnnp.numerics import fallbacks
 from bnnp.numerics.fallbacks import Counts
 from bnnp.numerics.gaussian import condition, function_space, weight_space, whitened_space
 from bnnp.numerics.health import TooLargeForFloat32
-from bnnp.numerics.records import Observations, UnitPrior, UpdateNoise
+from bnnp.numerics.records import Observations, UnitPrior, UpdateDraws
 
 D = 3
 
@@ -22,9 +22,9 @@ def update(form, points: int, inverse_noise: float = 1.0, certain: bool = False,
     if certain:
         factor[1] = torch.diag(torch.tensor([1.0, 1e-4, 1e-4])) + torch.diag(torch.ones(D - 1), -1)
     phi = 1 + 1e-3 * torch.arange(points * D).sin().view(1, 1, points, D)
-    y, noise = torch.ones(1, 1, 2, points), UpdateNoise(torch.zeros(1, 1, 2, D), torch.zeros(1, 1, 2, points))
+    y, draws = torch.ones(1, 1, 2, points), UpdateDraws(torch.zeros(1, 1, 2, D), torch.zeros(1, 1, 2, points))
     prior, seen = UnitPrior(torch.zeros(1, 1, 2, D), factor), Observations(y, torch.full_like(y, inverse_noise))
-    return form(prior.to(dtype), phi.to(dtype), seen.to(dtype), noise.to(dtype))
+    return form(prior.to(dtype), phi.to(dtype), seen.to(dtype), draws.to(dtype))
 
 
 @pytest.mark.parametrize("points", [2, 9])

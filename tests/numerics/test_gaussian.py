@@ -8,7 +8,7 @@ import torch
 
 from bnnp.numerics.gaussian import condition, condition_on, function_space, weight_space, whitened_space
 from bnnp.numerics.natural import NaturalParameters, log_density_at_sample, natural_parameters, posterior_moments
-from bnnp.numerics.records import Observations, UnitPrior, Update, UpdateNoise, with_missing
+from bnnp.numerics.records import Observations, UnitPrior, Update, UpdateDraws, with_missing
 from bnnp.numerics.solve import FactorisationError, unpacked
 from support import reference
 
@@ -38,13 +38,13 @@ class Problem:
     prior: UnitPrior
     phi: torch.Tensor
     seen: Observations
-    noise: UpdateNoise
+    draws: UpdateDraws
 
     def update(self, form) -> Update:
-        return form(self.prior, self.phi, self.seen, self.noise)
+        return form(self.prior, self.phi, self.seen, self.draws)
 
     def to(self, dtype) -> "Problem":
-        return Problem(self.prior.to(dtype), self.phi.to(dtype), self.seen.to(dtype), self.noise.to(dtype))
+        return Problem(self.prior.to(dtype), self.phi.to(dtype), self.seen.to(dtype), self.draws.to(dtype))
 
 
 def problem(case: Case) -> Problem:
@@ -60,12 +60,12 @@ def problem(case: Case) -> Problem:
     seen = Observations(
         normal(TASKS, phi_samples, UNITS, n), torch.exp(0.5 * normal(TASKS, phi_samples, UNITS, n) + 0.5)
     )
-    noise = UpdateNoise(normal(TASKS, SAMPLES, UNITS, D), normal(TASKS, SAMPLES, UNITS, n))
-    return Problem(UnitPrior(normal(tasks, samples, UNITS, D), factor), normal(TASKS, phi_samples, n, D), seen, noise)
+    draws = UpdateDraws(normal(TASKS, SAMPLES, UNITS, D), normal(TASKS, SAMPLES, UNITS, n))
+    return Problem(UnitPrior(normal(tasks, samples, UNITS, D), factor), normal(TASKS, phi_samples, n, D), seen, draws)
 
 
 def units_of(p: Problem):
-    """Every unit of every sample of every task by itself: its index, prior, features, observations and noise."""
+    """Every unit of every sample of every task by itself: its index, prior, features, observations and draws."""
     factor = reference.array(torch.diag_embed(p.prior.factor) if p.prior.is_diagonal else p.prior.factor)
     mean, phi, y, inverse_noise = (
         reference.array(for_all_samples(values)) for values in (p.prior.mean, p.phi, p.seen.y, p.seen.inverse_noise)
@@ -92,17 +92,17 @@ def weights(p: Problem, update: Update) -> torch.Tensor:
 
 
 def without_noise(p: Problem) -> Problem:
-    return replace(p, noise=UpdateNoise(torch.zeros_like(p.noise.weights), torch.zeros_like(p.noise.points)))
+    return replace(p, draws=UpdateDraws(torch.zeros_like(p.draws.weights), torch.zeros_like(p.draws.points)))
 
 
 def natural(p: Problem) -> NaturalParameters:
-    return natural_parameters(p.prior.mean, p.phi, p.seen, p.noise.points)
+    return natural_parameters(p.prior.mean, p.phi, p.seen, p.draws.points)
 
 
 def only(p: Problem, points: slice) -> Problem:
     """The problem with some of its points."""
     seen = Observations(p.seen.y[..., points], p.seen.inverse_noise[..., points])
-    return Problem(p.prior, p.phi[:, :, points], seen, UpdateNoise(p.noise.weights, p.noise.points[..., points]))
+    return Problem(p.prior, p.phi[:, :, points], seen, UpdateDraws(p.draws.weights, p.draws.points[..., points]))
 
 
 # --- closed forms ----------------------------------------------------------------------------------------------------
@@ -123,14 +123,14 @@ def test_posterior_moments_are_the_papers(case):
 def test_natural_parameters_are_sums_over_points(case):
     p = problem(case)
     sums = natural(p)
-    parts = (unpacked(sums.precision), sums.shift.mT, sums.square, sums.noise.mT)
-    precision, shift, square, noise = map(for_all_samples, parts)
+    parts = (unpacked(sums.precision), sums.shift.mT, sums.square, sums.draws.mT)
+    precision, shift, square, draws = map(for_all_samples, parts)
     for index, (mu, _), phi, y, sd in units_of(p):
         np.testing.assert_allclose(precision[index], phi.T @ np.diag(sd**-2) @ phi, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(shift[index], phi.T @ ((y - phi @ mu) / sd**2), rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(square[index], (((y - phi @ mu) / sd) ** 2).sum(), rtol=1e-10, atol=1e-10)
-        e = p.noise.points[index].numpy()
-        np.testing.assert_allclose(noise[index], phi.T @ (e / sd), rtol=1e-10, atol=1e-10)
+        e = p.draws.points[index].numpy()
+        np.testing.assert_allclose(draws[index], phi.T @ (e / sd), rtol=1e-10, atol=1e-10)
 
 
 @every_case
@@ -138,29 +138,29 @@ def test_natural_parameters_add_over_data(case):
     p = problem(case)
     parts = [natural(only(p, part)) for part in (slice(0, 1), slice(1, None))]
     whole, added = natural(p), parts[0] + parts[1]
-    for name in ("precision", "shift", "noise", "square"):
+    for name in ("precision", "shift", "draws", "square"):
         torch.testing.assert_close(getattr(added, name), getattr(whole, name), rtol=1e-10, atol=1e-10)
 
 
 @every_case
 def test_conditioning_on_sums_is_conditioning_on_points(case):
     p = problem(case)
-    assert_same(condition_on(p.prior, natural(p), p.noise.weights), p.update(weight_space))
+    assert_same(condition_on(p.prior, natural(p), p.draws.weights), p.update(weight_space))
 
 
 @every_case
-def test_rest_and_points_are_all_points(case):
+def test_points_and_sums_of_other_points_give_the_posterior_of_all_points(case):
     p = problem(case)
     some, others = only(p, slice(0, 1)), only(p, slice(1, None))
     for form in (weight_space, whitened_space):
-        update = form(some.prior, some.phi, some.seen, some.noise, natural(others))
+        update = form(some.prior, some.phi, some.seen, some.draws, natural(others))
         assert_same(update, p.update(weight_space))
 
 
 @every_case
 def test_density_at_the_sample_is_the_posteriors(case):
     p = problem(case)
-    update = condition_on(p.prior, natural(p), p.noise.weights)
+    update = condition_on(p.prior, natural(p), p.draws.weights)
     density = for_all_samples(log_density_at_sample(p.prior, update, natural(p)))
     sample = weights(p, update)
     for index, prior, phi, y, sd in units_of(p):
@@ -203,15 +203,15 @@ def test_sample_without_noise_is_the_posterior_mean(case, form):
 @every_form
 @every_case
 def test_samples_have_the_posterior_covariance(case, form):
-    """A sample is affine in its noise, so that unit vectors for noise give its covariance exactly."""
+    """A sample is affine in its draws, so that unit vectors as draws give its covariance exactly."""
     p = without_noise(problem(case))
     centre = weights(p, p.update(form))
     columns = []
     for j in range(D + case.points):
         unit_vector = torch.zeros(D + case.points, dtype=torch.float64)
         unit_vector[j] = 1
-        noise = UpdateNoise(unit_vector[:D].expand(p.noise.weights.shape), unit_vector[D:].expand(p.noise.points.shape))
-        columns.append(weights(p, replace(p, noise=noise).update(form)) - centre)
+        draws = UpdateDraws(unit_vector[:D].expand(p.draws.weights.shape), unit_vector[D:].expand(p.draws.points.shape))
+        columns.append(weights(p, replace(p, draws=draws).update(form)) - centre)
     jacobian = torch.stack(columns, dim=-1)
     covariance = jacobian @ jacobian.mT
     for index, prior, phi, y, sd in units_of(p):
@@ -220,17 +220,17 @@ def test_samples_have_the_posterior_covariance(case, form):
 
 
 @every_case
-def test_samples_are_affine_in_their_noise(case):
+def test_samples_are_affine_in_their_draws(case):
     p = problem(case)
-    double = UpdateNoise(2 * p.noise.weights, 2 * p.noise.points)
+    double = UpdateDraws(2 * p.draws.weights, 2 * p.draws.points)
     centre = weights(p, without_noise(p).update(condition))
-    once, twice = weights(p, p.update(condition)), weights(p, replace(p, noise=double).update(condition))
+    once, twice = weights(p, p.update(condition)), weights(p, replace(p, draws=double).update(condition))
     torch.testing.assert_close(twice - centre, 2 * (once - centre), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("form", [weight_space, condition], ids=lambda form: form.__name__)
 @every_case
-def test_both_forms_draw_from_the_same_posterior_with_the_same_noise(case, form):
+def test_both_forms_draw_from_the_same_posterior_with_the_same_draws(case, form):
     p = problem(case)
     one, other = p.update(function_space), p.update(form)
     assert_same(one, other)
@@ -239,7 +239,7 @@ def test_both_forms_draw_from_the_same_posterior_with_the_same_noise(case, form)
 @every_case
 def test_whitening_undoes_weights(case):
     p = problem(case)
-    torch.testing.assert_close(p.prior.whiten(p.prior.weights(p.noise.weights)), p.noise.weights, rtol=0, atol=1e-12)
+    torch.testing.assert_close(p.prior.whiten(p.prior.weights(p.draws.weights)), p.draws.weights, rtol=0, atol=1e-12)
 
 
 @every_form
@@ -263,14 +263,14 @@ def test_masked_points_count_for_nothing(case, form):
         p.prior,
         p.phi[:, :, keep],
         Observations(p.seen.y[..., keep], p.seen.inverse_noise[..., keep]),
-        UpdateNoise(p.noise.weights, p.noise.points[..., keep]),
+        UpdateDraws(p.draws.weights, p.draws.points[..., keep]),
     )
     absurd = torch.where(keep, 0.0, 1e6).to(torch.float64)
     masked = Problem(
         p.prior,
         p.phi + absurd[:, None],
         with_missing(Observations(p.seen.y + absurd, p.seen.inverse_noise), keep.expand(TASKS, -1)),
-        UpdateNoise(p.noise.weights, p.noise.points + absurd),
+        UpdateDraws(p.draws.weights, p.draws.points + absurd),
     )
     one, other = masked.update(form), present.update(form)
     assert_same(one, other)
@@ -298,7 +298,7 @@ def test_derivatives_agree_with_finite_differences(case, form):
 
     def outputs(mean, factor, phi, y, inverse_noise, noise_weights, noise_points):
         prior = UnitPrior(mean, factor if case.diagonal else factor.tril())
-        update = form(prior, phi, Observations(y, inverse_noise), UpdateNoise(noise_weights, noise_points))
+        update = form(prior, phi, Observations(y, inverse_noise), UpdateDraws(noise_weights, noise_points))
         return update.whitened, update.kl, update.log_evidence
 
     one_sample = [
@@ -307,8 +307,8 @@ def test_derivatives_agree_with_finite_differences(case, form):
         p.phi[:1, :1],
         p.seen.y[:1, :1],
         p.seen.inverse_noise[:1, :1],
-        p.noise.weights[:1, :2],
-        p.noise.points[:1, :2],
+        p.draws.weights[:1, :2],
+        p.draws.points[:1, :2],
     ]
     assert torch.autograd.gradcheck(outputs, [value.clone().requires_grad_() for value in one_sample])
 
@@ -335,7 +335,7 @@ def test_derivatives_in_log_noise_agree_between_forms_in_float32(scale):
 def test_chunks_change_neither_values_nor_derivatives(monkeypatch, case, form):
     def value_and_gradients() -> list[torch.Tensor]:
         p = problem(case)
-        inputs = [p.prior.mean, p.prior.factor, p.phi, p.seen.y, p.seen.inverse_noise, p.noise.weights, p.noise.points]
+        inputs = [p.prior.mean, p.prior.factor, p.phi, p.seen.y, p.seen.inverse_noise, p.draws.weights, p.draws.points]
         for tensor in inputs:
             tensor.requires_grad_()
         update = p.update(form)
@@ -375,7 +375,7 @@ def test_priors_that_are_all_but_certain_of_a_combination_of_weights_are_no_obst
     gradients = [torch.autograd.grad(u.centred.sin().sum() + u.kl.sum(), single)[0].tril() for u in (update, expected)]
     torch.testing.assert_close(*gradients, rtol=1e-2 if dtype == torch.float32 else 1e-6, atol=tolerance)
     if dtype == double:
-        from_sums = condition_on(p.prior, natural(p), p.noise.weights)
+        from_sums = condition_on(p.prior, natural(p), p.draws.weights)
         torch.testing.assert_close(from_sums.kl, update.kl, rtol=tolerance, atol=tolerance)
 
 
@@ -386,7 +386,7 @@ def test_other_points_move_with_the_mean_once_where_a_prior_is_close_to_singular
     mean = p.prior.mean.requires_grad_()
     gradients = []
     for form in (weight_space, whitened_space):
-        update = form(some.prior, some.phi, some.seen, some.noise, rest)
+        update = form(some.prior, some.phi, some.seen, some.draws, rest)
         gradients += torch.autograd.grad(update.centred.sin().sum() + update.kl.sum(), mean)
     torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-6)
 
@@ -399,8 +399,8 @@ def test_float32_survives_small_noise_and_nearly_collinear_features(d):
     phi = common + 1e-3 * torch.randn(1, 1, 500, d, generator=generator)
     prior = UnitPrior(torch.zeros(1, 1, 2, d), torch.ones(2, d) / math.sqrt(d))
     y = common.mT + 0.1 * torch.randn(1, 1, 2, 500, generator=generator)
-    noise = UpdateNoise(torch.randn(1, 2, 2, d, generator=generator), torch.randn(1, 2, 2, 500, generator=generator))
-    p = Problem(prior, phi, Observations(y, torch.full_like(y, 1e3)), noise)
+    draws = UpdateDraws(torch.randn(1, 2, 2, d, generator=generator), torch.randn(1, 2, 2, 500, generator=generator))
+    p = Problem(prior, phi, Observations(y, torch.full_like(y, 1e3)), draws)
     single, double = p.update(condition), p.to(torch.float64).update(condition)
     assert single.whitened.dtype == torch.float32
     assert (phi.double().square().sum() * 1e6 / d) > 1e8

@@ -177,7 +177,7 @@ def test_derivatives_of_scaled_matrices_are_those_of_a_dense_inverse(shape, back
 
 
 @every_back_end
-def test_absent_points_have_no_derivative_and_change_no_other(back_end):
+def test_masked_points_have_no_derivative_and_change_no_others(back_end):
     gram, scale, right = scaled_problem(STRADDLING)
     scale[:, 1], right[:, 1] = 0, 0
     present = [0, 2]
@@ -242,7 +242,7 @@ def invert_added(back_end: ModuleType, precision, gram, right) -> dict[str, torc
             "scale": nothing[:, :0],
             "y": nothing[:, :0],
             "start": right.transpose(1, 2).contiguous(),
-            "noise": gram.new_empty(rows, columns, 0, units),
+            "draws": gram.new_empty(rows, columns, 0, units),
             "rest": gram,
             "shift": nothing,
         },
@@ -268,7 +268,7 @@ def test_added_matrices_are_inverted(shape, diagonal, back_end):
 
 
 def update_problem(shape: Shape, points: int, diagonal: bool, several: int = 1) -> dict[str, Any]:
-    """several: rows for which one row of the noise and of the observations stands."""
+    """several: rows for which one row of the draws and of the observations stands."""
     rows, d, units = shape.rows * several, shape.size, shape.units
     precision = added_problem(shape, diagonal)[0]
     return {
@@ -279,7 +279,7 @@ def update_problem(shape: Shape, points: int, diagonal: bool, several: int = 1) 
         "scale": torch.exp(0.3 * normal(shape.rows, points, units, seed=6)),
         "y": normal(shape.rows, points, units, seed=7),
         "start": normal(rows, shape.columns, d, units, seed=8),
-        "noise": normal(rows, shape.columns, points, units, seed=9),
+        "draws": normal(rows, shape.columns, points, units, seed=9),
         "rest": packed(positive_definite(rows, units, d, seed=10)),
         "shift": normal(rows, d, units, seed=11),
     }
@@ -296,7 +296,7 @@ def dense_update(given: dict[str, Any]) -> tuple[torch.Tensor, ...]:
     if given["rest"] is not None:
         matrices, total = matrices + dense(given["rest"]), given["shift"]
     total = total + phi.mT @ (residual * scale)
-    drawn = given["start"] + total.unsqueeze(1) - torch.einsum("rni,rnu,rcnu->rciu", phi, scale, given["noise"])
+    drawn = given["start"] + total.unsqueeze(1) - torch.einsum("rni,rnu,rcnu->rciu", phi, scale, given["draws"])
     right = torch.cat([total.unsqueeze(1), drawn], 1).transpose(1, 2)
     solution, log_determinant, trace = dense_solve(matrices, right, prior)
     m = solution[:, :, 0]
@@ -385,7 +385,7 @@ def test_a_part_of_the_rows_is_updated_and_no_other(back_end):
 
 
 @every_back_end
-def test_derivatives_that_nobody_wants_are_not_written(back_end):
+def test_derivatives_that_are_not_needed_are_not_written(back_end):
     given = update_problem(STRADDLING, 7, diagonal=True)
     kept = part_of(given, base.UpdateData), part_of(update(back_end, given), base.UpdateSolution)
     written = {name: unwritten(given["phi"], *given[name].shape) for name in ("scale", "y", "start", "shift")}

@@ -1,4 +1,4 @@
-"""The last layer in closed form, against slow NumPy with explicit inverses; then second routes to the same numbers."""
+"""The last layer in closed form, against slow NumPy with explicit inverses, and by second ways to the same numbers."""
 
 import math
 from dataclasses import dataclass
@@ -213,8 +213,8 @@ def test_what_other_points_add_is_as_if_they_were_there(kind):
     phi, seen = case.data(6, seed=4)
     rows = torch.arange(6 * case.outputs).view(case.outputs, 6)
     here, others = rows[:, :2].flatten(), rows[:, 2:].flatten()
-    noise = torch.zeros(TASKS, SAMPLES, case.units, len(others), dtype=FLOAT64)
-    rest = natural_parameters(case.prior().mean, phi[:, :, others], seen.of_points(others), noise)
+    draws = torch.zeros(TASKS, SAMPLES, case.units, len(others), dtype=FLOAT64)
+    rest = natural_parameters(case.prior().mean, phi[:, :, others], seen.of_points(others), draws)
     found = condition_last_layer(case.prior(), phi[:, :, here], seen.of_points(here), rest=rest)
     expected = case.layer(through_weights=True)
     for name in ("mean", "kl", "log_evidence"):

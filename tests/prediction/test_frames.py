@@ -43,7 +43,7 @@ def test_labelled_arrays_are_found_by_name(post):
 
 
 @pytest.mark.parametrize("kind", ["samples", "neural process", "oracle"])
-def test_every_posterior_gives_its_inputs(post, kind):
+def test_predictions_of_every_posterior_know_their_inputs(post, kind):
     x, y = np.array([[0.1], [0.4]]), np.array([[0.2], [0.3]])
     if kind == "samples":
         pred, expected = post.predict_by_samples(NEW), NEW[["time", "dose"]]

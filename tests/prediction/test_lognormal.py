@@ -157,6 +157,6 @@ def test_outputs_that_are_not_positive_are_refused_by_row(table):
         bnnp.infer(model, [[0.0]], [[0.0]], method="ensemble", num_samples=2, steps=2)
 
 
-def test_the_exported_page_refuses_such_a_model():
+def test_the_exported_page_refuses_a_model_of_positive_outputs():
     with pytest.raises(ValueError, match="on a log scale"):
         packed("own", model_with(True))

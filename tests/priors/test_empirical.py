@@ -117,7 +117,7 @@ def with_columns(*columns, count: int = 6) -> bnnp.tasks.Collection:
     ids=["collinear", "constant within tasks", "many"],
 )
 @pytest.mark.usefixtures("few_choices")
-def test_inputs_of_every_kind(columns):
+def test_the_start_copes_with_inputs_of_every_kind(columns):
     tasks = with_columns(*columns)
     model = started(tasks)
     scores = bnnp.evaluate(model, tasks, seed=0)
@@ -142,7 +142,7 @@ def test_an_input_that_says_nothing_of_new_tasks_is_not_learned_by_heart():
 
 @pytest.mark.parametrize(("count", "least"), [(1, -8), (2, -4), (3, -4)])
 @pytest.mark.usefixtures("few_choices")
-def test_few_tasks(count, least):
+def test_the_start_predicts_well_after_a_few_tasks(count, least):
     scores = bnnp.evaluate(started(curves(count)), curves(10, seed=1), seed=0)
     assert scores["marginal_lppd"] > least
 
@@ -164,7 +164,7 @@ def test_labels(likelihood, outputs):
     assert high > low + 0.2
 
 
-def test_a_noise_that_is_fixed_stays():
+def test_a_fixed_noise_is_not_changed():
     model = started(curves(3), likelihood=bnnp.Gaussian(0.2, learnable=False))
     assert isinstance(model.likelihood, bnnp.Gaussian)
     assert model.likelihood.noise.tolist() == pytest.approx([0.2])

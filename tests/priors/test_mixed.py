@@ -131,7 +131,7 @@ def test_a_fit_with_freedom_finds_the_noise_the_common_weights_and_how_tasks_dif
     np.testing.assert_allclose(covariance[0].diagonal().sqrt(), deviations, rtol=0.2)
 
 
-def test_a_noise_that_is_known_stays():
+def test_a_known_noise_is_not_changed():
     _, tasks = drawn_tasks(20)
     first = MixedModel.first(torch.ones(2, dtype=torch.float64), 1)
     known = torch.full((1, 5), torch.nan, dtype=torch.float64)

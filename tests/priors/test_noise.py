@@ -68,7 +68,7 @@ def test_each_output_has_its_own():
 
 
 @pytest.mark.parametrize("count", [1, 5, 30])
-def test_one_noise_stays_one(count):
+def test_a_constant_noise_is_not_taken_for_one_that_varies(count):
     """Constant noise, twice: neither time is a noise that varies taken. One task cannot be left out."""
     taken = []
     for seed in range(2):

@@ -135,7 +135,7 @@ def with_parameters_of(name: str, source: Prior) -> Prior:
     mean, factor = dense(source)
     scale, start = np.diag(factor), 0
     lower = factor / scale[:, None] - np.eye(len(scale))
-    for block in prior.blocks:
+    for block in prior.gaussians:
         assert isinstance(block, GaussianUnits)
         assert block.lower is not None
         units, size = block.mean.value.shape
@@ -232,7 +232,7 @@ def test_a_fixed_prior_is_made_once_and_follows_every_change_of_its_values(name)
     prior.load_state_dict(other.state_dict())
     for part in ("mean", "factor", "precision", "log_determinants"):
         torch.testing.assert_close(getattr(prior.layer(1, []), part), getattr(other.layer(1, []), part))
-    block = prior.blocks[1]
+    block = prior.gaussians[1]
     assert isinstance(block, GaussianUnits)
     assert block.mean.fixed is not None
     block.mean.fixed += 1

@@ -31,7 +31,7 @@ def mean_weights(model: bnnp.BNNP) -> list[torch.Tensor]:
 
 def entries(model: bnnp.BNNP, name: str) -> torch.Tensor:
     """The parameters of one kind of all weights, in the order of the weights."""
-    blocks = [block for block in model.prior.blocks if isinstance(block, GaussianUnits)]
+    blocks = [block for block in model.prior.gaussians if isinstance(block, GaussianUnits)]
     return torch.cat([getattr(block, name)().flatten() for block in blocks]).detach()
 
 

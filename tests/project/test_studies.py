@@ -1,4 +1,4 @@
-"""Studies that take minutes: `make slow`."""
+"""Studies that take minutes; `make slow` runs them."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every message that the page of messages quotes is one that the code can give."""
+"""Every message that `docs/troubleshooting.md` quotes is one that the code can give."""
 
 import ast
 import re

@@ -8,6 +8,7 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
+import yaml
 from readme import without_figures
 
 import bnnp
@@ -88,8 +89,23 @@ def test_its_command_line_works_without_the_repository(installed):
 
 
 def test_continuous_integration_calls_targets_that_there_are():
-    workflow = (ROOT / ".github" / "workflows" / "checks.yml").read_text()
-    called = set(re.findall(r"run: make (\w+)$", workflow, flags=re.M)) | {"lowest", "newest"}
-    assert {"test", "package", "docs"} <= called
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "checks.yml").read_text())
+    called = set()
+    for job in workflow["jobs"].values():
+        assert job["runs-on"] == "ubuntu-latest"
+        versions = job.get("strategy", {}).get("matrix", {}).get("versions", [""])
+        commands = [step["run"] for step in job["steps"] if "run" in step]
+        called |= {command.replace("${{ matrix.versions }}", one) for command in commands for one in versions}
+        assert all(re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) for step in job["steps"] if "uses" in step)
     targets = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), flags=re.M)[0].split()
-    assert called <= set(targets)
+    assert {"make test", "make package", "make docs", "make lowest", "make newest"} <= called
+    assert called <= {f"make {target}" for target in targets}
+
+
+def test_templates_ask_for_what_there_is():
+    template = (ROOT / ".github" / "ISSUE_TEMPLATE" / "problem.md").read_text()
+    head = yaml.safe_load(template.split("---")[1])
+    assert set(head) == {"name", "about"}
+    request = (ROOT / ".github" / "pull_request_template.md").read_text()
+    assert "`CHANGELOG.md`" in request
+    assert "`make test`" in request

@@ -5,6 +5,7 @@ import pytest
 
 import bnnp
 from bnnp.recipe import judging, rounds
+from bnnp.training.draws import DrawsOfPrior
 from bnnp.training.features import train_features
 from bnnp.training.run import TrainingDiverged
 
@@ -26,7 +27,7 @@ def small() -> bnnp.BNNP:
 
 @pytest.fixture(autouse=True)
 def short_rounds(monkeypatch):
-    monkeypatch.setattr(rounds, "FIRST_STEPS", {rounds.FEATURES: 2, rounds.EVERYTHING: 3})
+    monkeypatch.setattr(rounds, "FIRST_STEPS", {rounds.LARGE: 1, rounds.FEATURES: 2, rounds.EVERYTHING: 3})
     monkeypatch.setattr("bnnp.priors.starts.freedom.BRANCHES", ())  # the start has tests of its own
     monkeypatch.setattr("bnnp.priors.starts.minimise.ITERATIONS", 2)
     monkeypatch.setattr(judging, "LEFT_OUT", (0.25, 6))
@@ -48,8 +49,9 @@ def test_rounds_that_do_not_help_leave_the_start(monkeypatch):
     monkeypatch.setattr(rounds, "LEAST_GAIN", 1e9)
     learned = bnnp.learn(small(), lines(), progress=False)
     assert not learned.history.steps
-    assert "Training the features ended after 0 rounds: round 1, of 2 steps, changed" in learned.decisions[1]
-    assert "Training everything ended after 0 rounds: round 1, of 3 steps, changed" in learned.decisions[2]
+    for sentence, part in zip(learned.decisions[1:4], rounds.FIRST_STEPS, strict=True):
+        steps = rounds.FIRST_STEPS[part]
+        assert f"Training {part} ended after 0 rounds: round 1, of {steps} steps, changed" in sentence
     start = small()
     bnnp.start_prior(start, lines(), "empirical", seed=0)
     assert learned.model.prior.sample(1, 0)[-1].equal(start.prior.sample(1, 0)[-1])
@@ -57,7 +59,7 @@ def test_rounds_that_do_not_help_leave_the_start(monkeypatch):
 
 def helps(monkeypatch, *answers: bool) -> None:
     """Let the first rounds help or not, as told; later ones do not."""
-    told = [*answers, False, False]
+    told = [*answers, False, False, False]
     monkeypatch.setattr(judging.LeftOut, "gain", lambda *_: (1.0 if told.pop(0) else -1.0, 0.0))
 
 
@@ -80,10 +82,10 @@ def counted(monkeypatch) -> list[tuple[str, int, int]]:
 
 def test_rounds_that_help_are_done_again_with_all_tasks(monkeypatch):
     calls = counted(monkeypatch)
-    helps(monkeypatch, True, False, True)
+    helps(monkeypatch, True, False, True, False, True)
     learned = bnnp.learn(small(), lines(), progress=False)
-    first = [("features", 18, 2), ("features", 18, 4), ("everything", 18, 3), ("everything", 18, 6)]
-    assert calls == [*first, ("features", 24, 2), ("everything", 24, 3)]
+    first = [("features", 18, steps) for steps in (1, 2, 2, 4)] + [("everything", 18, 3), ("everything", 18, 6)]
+    assert calls == [*first, ("features", 24, 1), ("features", 24, 2), ("everything", 24, 3)]
     assert [record["step"] for record in learned.history.steps] == [3]
     assert learned.scores is not None
     assert len(learned.scores.per_task) == 6
@@ -99,13 +101,39 @@ def test_of_several_models_the_better_one_is_taken_after_a_round():
     assert models[int(np.argmin(values))].prior.is_standard()
 
 
+def levels(count: int = LINES) -> bnnp.tasks.Collection:
+    random = np.random.default_rng(0)
+    x = np.linspace(-3, 3, 12)[:, None]
+    noise = 0.02 * random.normal(size=(count, *x.shape))
+    return bnnp.tasks.from_arrays([(x, np.sign(np.sin(x + k)) + noise[k]) for k in range(count)])
+
+
+def test_inference_on_finite_tasks_learns_from_draws_and_is_judged_by_all_of_them(
+    monkeypatch,
+):
+    monkeypatch.setattr(rounds, "FIRST_STEPS", {rounds.INFERENCE: 2, rounds.EVERYTHING: 3})
+    monkeypatch.setattr(rounds, "LESSONS", 2)
+    learned_from, judged_by = [], []
+
+    def watched(model, tasks, **options):
+        learned_from.append((type(tasks), model.weight_prior.learnability, options["checkpoint"]))
+        return bnnp.fit(model, tasks, **options)
+
+    monkeypatch.setattr(rounds, "fit", watched)
+    monkeypatch.setattr(judging.LeftOut, "gain", lambda self, *_: (judged_by.append(self.count), (-1.0, 0.0))[1])
+    model = bnnp.BNNP(1, 1, (4, 4), "tanh", last_layer="likelihood", seed=0)
+    bnnp.learn(model, levels(), progress=False)
+    assert learned_from == [(DrawsOfPrior, 0, None), (bnnp.tasks.Collection, 1, None)]
+    assert judged_by == [LINES, 6]
+
+
 @pytest.mark.parametrize(("clearly", "trained"), [(0.0, 1), (1e9, 2)])
 def test_a_model_that_starts_clearly_worse_is_not_trained(monkeypatch, clearly, trained):
     monkeypatch.setattr(rounds, "CLEARLY", clearly)
     monkeypatch.setattr(rounds, "LEAST_GAIN", 1e9)
     calls = counted(monkeypatch)
     bnnp.learn([bnnp.BNNP(1, 1, (4,), name, seed=0) for name in ("silu", "relu")], lines(), progress=False)
-    assert calls.count(("features", 18, 2)) == trained
+    assert calls.count(("features", 18, 1)) == trained
 
 
 def test_bending_units_are_left_out_for_outputs_without_levels_unless_there_is_no_other_model():
@@ -158,7 +186,7 @@ def test_ctrl_c_in_a_round_of_features_keeps_what_was_learned_before(monkeypatch
     monkeypatch.setattr(rounds, "train_features", stopped)
     learned = bnnp.learn(small(), lines(), progress=False)
     assert learned.interrupted
-    assert "Training the features was stopped in round 1." in learned.decisions
+    assert "Training the features by large steps was stopped in round 1." in learned.decisions
     assert not learned.model.prior.is_standard()
 
 

@@ -7,7 +7,7 @@ import torch
 
 from bnnp import BNNP, Bernoulli, Categorical, Gaussian, Pointwise
 from bnnp.models import InferredWeights
-from bnnp.numerics.gaussian import UpdateNoise
+from bnnp.numerics.gaussian import UpdateDraws
 from bnnp.priors import PRIORS
 from bnnp.tasks.task import Task, TaskBatch
 
@@ -93,7 +93,7 @@ def draws(model: BNNP, tasks: int, points: int, samples: int = SAMPLES) -> list[
 
 def infer(model: BNNP, context: TaskBatch, noise: list[Draws]) -> InferredWeights:
     one_unit = model.prior.couples_outputs
-    records = [UpdateNoise(n.weights, n.points.flatten(-2).unsqueeze(-2) if one_unit else n.points) for n in noise]
+    records = [UpdateDraws(n.weights, n.points.flatten(-2).unsqueeze(-2) if one_unit else n.points) for n in noise]
     with torch.no_grad():
         return model.infer(context, noise[0].weights.shape[1], records)
 

@@ -137,7 +137,7 @@ def array(tensor):
 def prior_factor(prior):
     """The lower-triangular factor of the covariance of all weights: `diag(scale) (I + lower)`, unit by unit."""
     units = []
-    for block in prior.blocks:
+    for block in prior.gaussians:
         scale = np.exp(array(block.log_scale()))
         lower = np.zeros((*scale.shape, scale.shape[-1])) if block.lower is None else array(block.lower())
         units += [np.diag(s) @ (np.eye(len(s)) + np.tril(low, -1)) for s, low in zip(scale, lower, strict=True)]
@@ -147,7 +147,7 @@ def prior_factor(prior):
 def prior_moments(prior):
     """Mean and covariance of all weights."""
     factor = prior_factor(prior)
-    return np.concatenate([array(block.mean()).ravel() for block in prior.blocks]), factor @ factor.T
+    return np.concatenate([array(block.mean()).ravel() for block in prior.gaussians]), factor @ factor.T
 
 
 def model_moments(model, weights, x, y):

@@ -1,5 +1,5 @@
 // The search of the built site, without a browser: its own worker answers. `node search.js SITE QUESTIONS`, both paths;
-// prints the pages that each question finds, best first, as JSON.
+// prints what each question finds, as JSON: pages, best first, and of each page the parts that fit best.
 const fs = require("fs");
 const path = require("path");
 const vm = require("vm");
@@ -26,6 +26,6 @@ async function tell(message) {
   await tell({ type: 0, data: { config: index.config, docs: index.docs, options: { suggest: false } } });
   const found = {};
   for (const question of JSON.parse(fs.readFileSync(questions)))
-    found[question] = (await tell({ type: 2, data: question })).items.map((page) => page[0].location.split("#")[0]);
+    found[question] = (await tell({ type: 2, data: question })).items.map((page) => page.map((part) => part.location));
   console.log(JSON.stringify(found));
 })();

@@ -25,7 +25,7 @@ def source(frame, tmp_path, monkeypatch):
     return bnnp.tasks.from_parquet(tmp_path / "t.parquet", task="who", x=["t"], y=["c"])
 
 
-def test_its_tasks_are_those_of_the_table(source, frame):
+def test_tasks_of_a_parquet_file_are_those_of_the_table(source, frame):
     table = bnnp.tasks.from_table(frame, task="who", x="t", y="c", small="drop")
     assert len(source) == 30
     wanted = {task.x.numpy().tobytes() + task.y.numpy().tobytes() for task in table.tasks}
@@ -90,7 +90,7 @@ def test_a_folder_partitioned_by_task(frame, tmp_path, monkeypatch):
         np.testing.assert_array_equal(torch.cat([found._task(i).x, found._task(i).y], dim=1), rows)
 
 
-def test_what_is_no_parquet_is_refused(tmp_path):
+def test_a_file_that_is_not_parquet_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none: there is no such file or folder"):
         bnnp.tasks.from_parquet(tmp_path / "none", x=["t"], y=["c"])
     (tmp_path / "t.parquet").write_text("t,c\n")

@@ -111,7 +111,7 @@ def test_what_is_written_is_read_again(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.json", "t", "t.csv.gz"])
-def test_other_files_are_not_written(name, tmp_path):
+def test_a_file_with_another_ending_is_not_written(name, tmp_path):
     with pytest.raises(ValueError, match=r"out: got .* expected a file that ends in .csv or .tsv or .parquet"):
         check_out(tmp_path / name)
 

@@ -1,4 +1,4 @@
-"""A run that was stopped goes on to the last bit, and only that run."""
+"""A run that was stopped continues to the same numbers, to the last bit; another run is refused."""
 
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(error, call, optimiser
 @pytest.mark.parametrize(
     "options", [{"prior": "networkwise", "dtype": torch.float64}, {"likelihood": bnnp.Gaussian(0.1, max_noise=0.5)}]
 )
-def test_a_collection_in_odd_units_goes_on_alike(options, tmp_path):
+def test_a_run_on_a_collection_in_odd_units_continues_to_the_same_numbers(options, tmp_path):
     tasks = bnnp.tasks.from_arrays([(np.arange(9.0) + i, 1000 + 50 * np.sin(np.arange(9.0))) for i in range(4)])
     whole = fit(model(**options), tasks=tasks, evaluation=Stop(), **RUN)
     fit(model(**options), tasks=tasks, evaluation=Stop(KeyboardInterrupt, 2), checkpoint=tmp_path, **RUN)
@@ -45,7 +45,7 @@ def test_a_collection_in_odd_units_goes_on_alike(options, tmp_path):
     assert records(resumed.history) == records(whole.history)
 
 
-def test_a_partly_fixed_prior_goes_on_alike(tmp_path):
+def test_a_run_with_a_partly_fixed_prior_continues_to_the_same_numbers(tmp_path):
     whole = fit(model().set_prior_learnability(0.4), evaluation=Stop(), **RUN)
     start = model().set_prior_learnability(0.4)
     fit(start, evaluation=Stop(KeyboardInterrupt, 2), checkpoint=tmp_path, **RUN)
@@ -168,7 +168,7 @@ def test_a_checkpoint_of_another_run_of_an_earlier_version_is_refused(was, named
         fit(checkpoint=tmp_path)
 
 
-def test_a_folder_may_be_given_with_how_often_it_is_written_to(tmp_path):
+def test_checkpointing_says_how_often_the_folder_is_written_to(tmp_path):
     runs = {every: bnnp.Checkpointing(tmp_path / str(every), every=every) for every in (2, 5)}
     for every, checkpoint in runs.items():
         settings = bnnp.FitSettings(optimiser=FailingAdam)

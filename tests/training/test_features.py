@@ -1,4 +1,4 @@
-"""Training of features: its objective against a dense reference, and what it does to a model."""
+"""Training of features: its objective against a dense reference, and how it changes a model."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from torch.distributions import MultivariateNormal
 
 import bnnp
 from bnnp.numerics.bends import bends_over
-from bnnp.training.features import _Free, _prepared, can_train_features, train_features
+from bnnp.training.features import LARGE_STEPS, SMALL_STEPS, _Free, _prepared, can_train_features, train_features
 
 PRIORS = ("factorised", "unitwise", "layerwise", "networkwise")
 
@@ -31,9 +31,9 @@ def batch_of(model: bnnp.BNNP):
 
 
 def moved(model: bnnp.BNNP) -> _Free:
-    """What is trained, away from its start in every parameter."""
+    """The parameters that are trained, each moved away from its start."""
     batch = batch_of(model)
-    free = _Free(model, batch)
+    free = _Free(model, batch, SMALL_STEPS)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in free.parameters():
@@ -63,7 +63,7 @@ def test_the_evidence_is_that_of_a_dense_gaussian(prior: str):
         assert got[task] == pytest.approx(expected, abs=1e-9)
 
 
-def test_its_derivatives_are_right():
+def test_derivatives_of_the_evidence_are_those_of_finite_differences():
     model = started("unitwise")
     free, batch = moved(model), batch_of(model)
     parameters = [*free.parameters()]
@@ -90,16 +90,16 @@ def test_what_is_written_is_what_was_trained(prior: str):
     free, batch = moved(model), batch_of(model)
     before = free.log_evidence(batch).detach()
     free.write(batch.x[batch.mask])
-    again = _Free(model, batch).log_evidence(batch).detach()
+    again = _Free(model, batch, SMALL_STEPS).log_evidence(batch).detach()
     torch.testing.assert_close(again, before, rtol=0, atol=1e-8)
 
 
 def test_training_raises_the_evidence_and_repeats_itself():
     model, other = started("unitwise"), started("unitwise")
-    first = _Free(model, batch_of(model)).log_evidence(batch_of(model)).detach().sum()
+    first = _Free(model, batch_of(model), SMALL_STEPS).log_evidence(batch_of(model)).detach().sum()
     for one in (model, other):
         train_features(one, tasks(), 60, progress=False, seed=0)
-    last = _Free(model, batch_of(model)).log_evidence(batch_of(model)).detach().sum()
+    last = _Free(model, batch_of(model), SMALL_STEPS).log_evidence(batch_of(model)).detach().sum()
     assert float(last) > float(first) + 1
     for one, same in zip(model.prior.sample(1, 0), other.prior.sample(1, 0), strict=True):
         assert one.equal(same)
@@ -124,7 +124,26 @@ def test_training_that_diverges_leaves_the_model_alone(monkeypatch):
     assert all(one.equal(same) for one, same in zip(model.prior.sample(1, 0), before, strict=True))
 
 
-def test_a_noise_that_is_fixed_stays():
+def test_a_covariance_that_becomes_singular_is_refused_before_anything_is_written(monkeypatch):
+    model = started("unitwise")
+    before = model.prior.sample(1, 0)
+    monkeypatch.setattr(_Free, "covariance", lambda self: torch.ones(2, 5, 5, dtype=torch.float64))
+    with pytest.raises(bnnp.TrainingDiverged, match="became singular"):
+        train_features(model, tasks(), 3, progress=False, seed=0)
+    assert all(one.equal(same) for one, same in zip(model.prior.sample(1, 0), before, strict=True))
+
+
+def test_large_steps_go_further():
+    moved = []
+    for pace in (SMALL_STEPS, LARGE_STEPS):
+        model = started("unitwise")
+        before = model.prior.sample(1, 0)[-1]
+        train_features(model, tasks(), 3, pace=pace, progress=False, seed=0)
+        moved.append(float((model.prior.sample(1, 0)[-1] - before).abs().max()))
+    assert moved[1] > 3 * moved[0]
+
+
+def test_a_fixed_noise_is_not_changed():
     model = bnnp.BNNP(2, 2, hidden=(4,), likelihood=bnnp.Gaussian(0.3, learnable=False), dtype=torch.float64, seed=0)
     bnnp.start_prior(model, tasks(), "spread", seed=0)
     train_features(model, tasks(), 3, progress=False, seed=0)

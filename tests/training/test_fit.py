@@ -1,4 +1,4 @@
-"""Meta-training: reproducible, and without a trace elsewhere."""
+"""Meta-training: it is reproducible and changes no global state."""
 
 import random
 from typing import Any

@@ -12,7 +12,7 @@ from bnnp.training.optimiser import AveragedAdam, averaged, set_gradients
 from support.training import fit, model, same, started, state
 
 
-def test_any_optimiser_by_argument():
+def test_the_optimiser_is_an_argument():
     """One step of plain gradient ascent, against the gradient of the objective computed here."""
     start, reference = started(model(), "spread"), started(model(), "spread")
     seen: list[SplitBatch] = []

@@ -1,4 +1,4 @@
-"""What is done before the first step: the start of the prior, and what stays fixed."""
+"""Before the first step: where the prior starts, and which of its parameters stay fixed."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,7 @@ from support.training import fit, model, same, small_sawtooth, started, state
 
 def prior_moments(of: AmortisedModel) -> list[torch.Tensor]:
     with torch.no_grad():
-        return [tensor.clone() for block in of.prior.blocks for tensor in (block.mean(), block.factor())]  # pyright: ignore
+        return [tensor.clone() for block in of.prior.gaussians for tensor in (block.mean(), block.factor())]  # pyright: ignore
 
 
 def moved(before: list[torch.Tensor], after: list[torch.Tensor]) -> list[bool]:
@@ -80,7 +80,7 @@ class Shifted(bnnp.starts.Start):
 
 def test_a_users_own_start():
     trained = started(model(), Shifted(3.0))
-    assert all(bool((block.mean() == 3.0).all()) for block in trained.prior.blocks)  # pyright: ignore
+    assert all(bool((block.mean() == 3.0).all()) for block in trained.prior.gaussians)  # pyright: ignore
 
 
 def test_a_users_own_start_is_a_part_of_what_a_checkpoint_must_share(tmp_path):

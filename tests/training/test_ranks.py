@@ -1,4 +1,4 @@
-"""Several processes train to the numbers of one, and go on from each other's state."""
+"""Several processes train to the same numbers as one, and continue from each other's state."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ def test_a_killed_process_ends_all_with_a_message(killed):
     assert "start the run again, with any number of processes: it goes on from its checkpoint" in message
 
 
-def test_another_number_of_processes_goes_on_to_the_numbers_of_one(killed):
+def test_a_run_that_continues_with_another_number_of_processes_ends_with_the_same_numbers(killed):
     folder, _ = killed
     alone, resumed = train(STEPS, None), train(STEPS, str(folder))
     for one, other in zip(resumed.model.parameters(), alone.model.parameters(), strict=True):
@@ -55,7 +55,7 @@ def test_another_number_of_processes_goes_on_to_the_numbers_of_one(killed):
 
 
 @pytest.mark.slow
-def test_processes_killed_at_random_moments():
+def test_when_a_process_is_killed_the_others_say_so_and_the_run_can_continue():
     found = killed_ranks.main(20)
     assert found["killed"] >= 20
     assert found["said"] == found["killed"]
@@ -73,7 +73,7 @@ def test_the_draws_of_a_share_are_those_of_the_whole():
 
 
 @pytest.mark.parametrize("count", [3, 4, 7])
-def test_shares_are_all_tasks_once(count):
+def test_every_task_is_in_exactly_one_share(count):
     shares = [Share.in_group(Ranks(rank, 3), count) for rank in range(3)]
     assert [i for share in shares for i in range(share.start, share.stop)] == list(range(count))
 
@@ -89,7 +89,7 @@ def test_all_processes_learn_of_the_first_task_that_failed(failed, expected):
     assert in_threads(lambda ranks: ranks.first_failure(failed[ranks.rank]), 2) == [expected, expected]
 
 
-def test_the_sum_is_the_gradient_of_the_whole_batch():
+def test_gradients_of_all_processes_sum_to_that_of_the_whole_batch():
     """Of five tasks, the first process has two, with a mean gradient of 1; the other has three, with one of 2."""
 
     def work(ranks: Ranks):

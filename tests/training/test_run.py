@@ -1,4 +1,4 @@
-"""A run that is stopped by hand or goes wrong leaves a good model."""
+"""A run that is stopped by hand, or diverges, leaves a good model."""
 
 import signal
 from dataclasses import dataclass, field

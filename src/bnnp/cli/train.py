@@ -139,6 +139,9 @@ def train(
     if result.interrupted:
         print("stopped; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+    if ranks.is_first and table is not None:
+        words = f"bnnp predict {out} --context KNOWN.csv --targets WANTED.csv --out predictions.csv"
+        print(f"The model is complete. Look at {out / 'report.html'}, then: {words}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,8 @@ def _training_tasks(
         return source_named(source, SOURCES)
     assert table is not None
     if task is None or not x or not y:
-        raise ValueError("train: a table needs --task COLUMN, --x COLUMN and --y COLUMN")
+        missing = ", ".join(flag for flag, given in (("--task", task), ("--x", x), ("--y", y)) if not given)
+        raise ValueError(f"train: got no {missing}; a table needs --task COLUMN, --x COLUMN and --y COLUMN")
     return reading.tasks(table, task=task, x=x, y=y, positive=positive)
 
 

@@ -55,12 +55,12 @@ def _in_units(model: BNNP, tasks: Collection, width: float, noise: float) -> BNN
     own, task = copy.deepcopy(model), tasks[0]
     ranges = model.columns.ranges or Ranges(((-2.0, 2.0),), ((-2.0, 2.0),))
     (low, high), ends = ranges.x[0], (task.x.min(), task.x.max())
-    units = Columns.of(task.x, task.y, tasks.x_names, tasks.y_names, positive=tasks.positive)
+    columns = Columns.of(task.x, task.y, tasks.x_names, tasks.y_names, positive=tasks.positive)
     scale = (ends[1] - ends[0]) / (width * (high - low))
-    units.x_scale.copy_(scale if scale > 0 else units.x_scale)
-    units.x_shift.copy_((ends[0] + ends[1]) / 2 - units.x_scale * (low + high) / 2)
-    own.columns.take_record(units.record())
-    own.columns.take(units)
+    columns.x_scale.copy_(scale if scale > 0 else columns.x_scale)
+    columns.x_shift.copy_((ends[0] + ends[1]) / 2 - columns.x_scale * (low + high) / 2)
+    own.columns.take_record(columns.record())
+    own.columns.take(columns)
     own.columns.encodings, own.columns.task_name = tasks.encodings, tasks.task_name
     own.columns.ranges = tasks.ranges()
     assert isinstance(own.likelihood, Gaussian)

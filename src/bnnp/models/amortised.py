@@ -154,8 +154,8 @@ class AmortisedModel(InferringModel):
 
         def infer(samples: range) -> InferredWeights:
             draws = Draws(seed, samples, self.dtype, self.device)
-            noise = [self.layer_draws(draws, layer, 0, len(task)) for layer in range(self.network.num_layers)]
-            return self.infer(context, len(samples), noise, careful=True)
+            of_layers = [self.layer_draws(draws, layer, 0, len(task)) for layer in range(self.network.num_layers)]
+            return self.infer(context, len(samples), of_layers, careful=True)
 
         def posterior(samples: range) -> WeightPosterior:
             with torch.no_grad():

@@ -10,7 +10,7 @@ import torch
 
 from bnnp._core.shapes import Float, Tensor
 from bnnp.models.layerwise import Turn, Updated, through_layers
-from bnnp.numerics.gaussian import CAREFUL, Observations, UnitPrior, UpdateNoise
+from bnnp.numerics.gaussian import CAREFUL, Observations, UnitPrior, UpdateDraws
 from bnnp.numerics.last_layer import LastLayer, condition_last_layer
 from bnnp.numerics.side_by_side import sample_each
 from bnnp.tasks.task import Task, TaskBatch
@@ -49,12 +49,12 @@ class _Update:
 
     dtype: torch.dtype
     priors: Mapping[int, UnitPrior]
-    noise: Sequence[UpdateNoise]
+    draws: Sequence[UpdateDraws]
     known: Sequence[Observations]
 
     def __call__(self, turn: Turn) -> Updated:
         prior, seen = self.priors[turn.index], self.known[turn.index]
-        units = sample_each(prior, turn.features.to(CAREFUL), seen, self.noise[turn.index])
+        units = sample_each(prior, turn.features.to(CAREFUL), seen, self.draws[turn.index])
         return Updated(turn.of.from_units(turn.index, units.to(self.dtype)), lambda: prior.whiten(units))
 
 
@@ -62,7 +62,7 @@ class _Update:
 def moments(
     model: AmortisedModel,
     priors: Mapping[int, UnitPrior],
-    noise: Sequence[UpdateNoise],
+    draws: Sequence[UpdateDraws],
     tasks: Sequence[Task],
     inputs: Sequence[Float[Tensor, "points x"]],
 ) -> list[Moments]:
@@ -71,7 +71,7 @@ def moments(
     Args:
         model: A model for which `can_batch` holds.
         priors: The priors of all layers, in float64.
-        noise: The draws of all layers, in float64.
+        draws: The draws of all layers, in float64.
         tasks: The data sets.
         inputs: Prepared inputs to predict at.
 
@@ -80,7 +80,7 @@ def moments(
     """
     context = model.prepare(TaskBatch.of(tasks, device=model.device))
     known, last = _known(model, context), model.network.num_layers - 1
-    update = _Update(model.dtype, priors, noise, known)
+    update = _Update(model.dtype, priors, draws, known)
     turn = through_layers(model.network, model.prior, context.x, update, count=last, apart=True)
     found = []
     for i, x in enumerate(inputs):

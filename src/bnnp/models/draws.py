@@ -10,7 +10,7 @@ import torch
 
 from bnnp._core.random import child
 from bnnp._core.shapes import Float, Tensor
-from bnnp.numerics.gaussian import UpdateNoise
+from bnnp.numerics.gaussian import UpdateDraws
 from bnnp.tasks.task import Task
 
 SAMPLES_AT_ONCE = 2**24
@@ -62,7 +62,7 @@ class Draws:
 
     def update(
         self, layer: int, unit_shape: tuple[int, int], outputs: int, coupled: bool, start: int, stop: int
-    ) -> UpdateNoise:
+    ) -> UpdateDraws:
         """All draws for one layer.
 
         Args:
@@ -74,7 +74,7 @@ class Draws:
             stop: Number after the last point.
         """
         points = self.points(layer, outputs, start, stop)
-        return UpdateNoise(self.weights(layer, *unit_shape), points.flatten(-2).unsqueeze(-2) if coupled else points)
+        return UpdateDraws(self.weights(layer, *unit_shape), points.flatten(-2).unsqueeze(-2) if coupled else points)
 
     def _block(self, keys: tuple[int, ...], *shape: int) -> Tensor:
         return torch.randn(SAMPLES_PER_BLOCK, *shape, generator=child(self.seed, *keys), dtype=self.dtype).to(

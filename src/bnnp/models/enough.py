@@ -21,7 +21,7 @@ from bnnp.prediction.mixture import MixturePredictive
 FIRST = 32
 MOST = 1000
 LARGEST_GAP = 0.01
-"""The gap that is accepted, in nats per point. `docs/notes/performance.md` has the resulting error of predictions."""
+"""The gap that is accepted, in nats per point. `docs/notes/last_layer.md` has the resulting scores of predictions."""
 PROBES = 32
 _COMPONENTS = 64
 _PROBE = 77

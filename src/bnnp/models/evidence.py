@@ -26,7 +26,7 @@ from bnnp.models.layerwise import Turn, arrive
 from bnnp.networks.functions import View
 from bnnp.networks.perceptron import Network
 from bnnp.networks.transformer import AttentionNetwork
-from bnnp.numerics.gaussian import Observations, UpdateNoise, with_missing
+from bnnp.numerics.gaussian import Observations, UpdateDraws, with_missing
 from bnnp.tasks.task import TaskBatch
 
 
@@ -203,14 +203,14 @@ class WeightModel(MetaLearner):
 
     # --- the draws that samples are made of ------------------------------------------------------------------------
 
-    def layer_draws(self, draws: Draws, layer: int, start: int, stop: int) -> UpdateNoise:
+    def layer_draws(self, draws: Draws, layer: int, start: int, stop: int) -> UpdateDraws:
         """The draws for a layer's weights and for the points from number `start` up to `stop`."""
         outputs = self.network.weight_shapes[layer][1]
         return draws.update(layer, self.prior.unit_shape(layer), outputs, self.prior.couples_outputs, start, stop)
 
     def random_draws(
-        self, layer: int, phi: Tensor, num_samples: int, random: torch.Generator | Sequence[UpdateNoise]
-    ) -> UpdateNoise:
+        self, layer: int, phi: Tensor, num_samples: int, random: torch.Generator | Sequence[UpdateDraws]
+    ) -> UpdateDraws:
         """The draws for one layer.
 
         Args:
@@ -225,7 +225,7 @@ class WeightModel(MetaLearner):
         weights, points = (
             normal((phi.shape[0], num_samples, n, units), phi, random).mT for n in (size, phi.shape[-2])
         )  # units last in memory, as the update wants them
-        return UpdateNoise(weights, points)
+        return UpdateDraws(weights, points)
 
 
 def _own_prior(prior: str | priors.Prior, network: Network | AttentionNetwork, dtype: torch.dtype) -> priors.Prior:

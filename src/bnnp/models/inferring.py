@@ -20,7 +20,7 @@ from bnnp.numerics.gaussian import (
     Observations,
     UnitPrior,
     Update,
-    UpdateNoise,
+    UpdateDraws,
     condition,
     log_prior,
 )
@@ -105,7 +105,7 @@ class FromPoints:
     model: WeightModel
     context: TaskBatch
     num_samples: int
-    random: torch.Generator | Sequence[UpdateNoise]
+    random: torch.Generator | Sequence[UpdateDraws]
     careful: bool = False
     densities: bool = False
     rest: Rest | None = None
@@ -154,7 +154,7 @@ class DensityOf:
         units = turn.of.to_units(w)
         v = turn.prior.whiten(units)
         rows = points.phi.shape[-2]
-        zeros = UpdateNoise(torch.zeros_like(v), torch.zeros(*v.shape[:-1], rows, dtype=v.dtype, device=v.device))
+        zeros = UpdateDraws(torch.zeros_like(v), torch.zeros(*v.shape[:-1], rows, dtype=v.dtype, device=v.device))
         update = condition(turn.prior, points.phi, points.seen, zeros)
         return Updated(w, lambda: v, log_density=_log_density(turn.prior, v, units, points, update))
 
@@ -166,7 +166,7 @@ class InferringModel(WeightModel):
         self,
         context: TaskBatch,
         num_samples: int,
-        random: torch.Generator | Sequence[UpdateNoise],
+        random: torch.Generator | Sequence[UpdateDraws],
         *,
         careful: bool = False,
         others: Float[Tensor, "tasks others x"] | None = None,
@@ -193,7 +193,7 @@ class InferringModel(WeightModel):
         self,
         context: TaskBatch,
         num_samples: int,
-        random: torch.Generator | Sequence[UpdateNoise],
+        random: torch.Generator | Sequence[UpdateDraws],
         others: Float[Tensor, "tasks others x"] | None = None,
         rest: Rest | None = None,
         *,

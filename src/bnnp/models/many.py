@@ -24,7 +24,7 @@ from bnnp.models.alone import Alone
 from bnnp.models.batches import batch_size, can_batch, moments
 from bnnp.models.draws import SAMPLES_AT_ONCE, Draws, in_canonical_order
 from bnnp.models.posterior import WeightPosterior
-from bnnp.numerics.gaussian import CAREFUL, UnitPrior, UpdateNoise
+from bnnp.numerics.gaussian import CAREFUL, UnitPrior, UpdateDraws
 from bnnp.numerics.health import FactorisationError
 from bnnp.numerics.last_layer import LastLayer, condition_last_layer
 from bnnp.prediction.base import Predictive
@@ -153,7 +153,7 @@ class Conditioned:
             return [self._at(task, new, samples) for task, new in zip(tasks, inputs, strict=True)]
         model, prepared = self.model, [self._prepared(new) for new in inputs]
         try:
-            found = moments(model, self._priors, self._noise(samples, len(tasks[0])), tasks, prepared)
+            found = moments(model, self._priors, self._draws(samples, len(tasks[0])), tasks, prepared)
         except FactorisationError:
             if len(tasks) == 1:
                 return [self._at(tasks[0], inputs[0], samples)]
@@ -203,8 +203,8 @@ class Conditioned:
     @torch.no_grad()
     def _given(self, task: Task, samples: int) -> TaskPosterior:
         context = self.model.prepare(TaskBatch.of([task], device=self.model.device))
-        noise = self._noise(samples, len(task))
-        hidden = self.model.infer_hidden(context, samples, noise, careful_priors=self._priors)
+        draws = self._draws(samples, len(task))
+        hidden = self.model.infer_hidden(context, samples, draws, careful_priors=self._priors)
         points = hidden.given.to(CAREFUL)
         layer = condition_last_layer(hidden.prior.to(CAREFUL), points.phi, points.seen)
         return TaskPosterior(self, task, samples, hidden.weights, layer)
@@ -219,16 +219,16 @@ class Conditioned:
             return {layer: self.model.prior.layer(layer, []).to(CAREFUL) for layer in layers}
 
     @cached_property
-    def _noise(self) -> Callable[[int, int], list[UpdateNoise]]:
+    def _draws(self) -> Callable[[int, int], list[UpdateDraws]]:
         """The draws of all layers, by the numbers of samples and points."""
 
         @lru_cache(maxsize=4)
-        def noise(samples: int, points: int) -> list[UpdateNoise]:
+        def of_layers(samples: int, points: int) -> list[UpdateDraws]:
             draws = Draws(self.seed, range(samples), self.model.dtype, self.model.device)
             layers = range(self.model.network.num_layers)
             return [self.model.layer_draws(draws, layer, 0, points).to(CAREFUL) for layer in layers]
 
-        return noise
+        return of_layers
 
 
 @dataclass(frozen=True, eq=False)

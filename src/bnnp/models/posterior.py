@@ -33,8 +33,8 @@ from bnnp.prediction.mixture import MixturePredictive
 from bnnp.prediction.weights import WeightSamples
 from bnnp.tasks.task import Task, TaskBatch
 
-SUMS = ("precision", "shift", "noise", "square")
-"""The parts of the last layer's sums that a file holds."""
+SUMS = {"precision": "precision", "shift": "shift", "noise": "draws", "square": "square"}
+"""The parts of the last layer's sums: their names in a file, and in `NaturalParameters`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -273,7 +273,7 @@ class WeightPosterior(WeightSamples):
         for layer, values in enumerate(zip(self.weights, self.layer_kl, self.layer_log_density, strict=True)):
             tensors |= dict(zip((f"weights.{layer}", f"kl.{layer}", f"density.{layer}"), values, strict=True))
         sums = self._sums()
-        tensors |= {f"last.{name}": getattr(sums, name) for name in SUMS}
+        tensors |= {f"last.{name}": getattr(sums, part) for name, part in SUMS.items()}
         header = {"model": model_header(self.model), "seed": self.seed, "points": self.points}
         return write_tensors(path, "posterior", tensors, header)
 

@@ -29,6 +29,8 @@ CLASSES: dict[str, Callable[..., MetaLearner]] = {"BNNP": BNNP, "AttBNNP": AttBN
 MORE_CLASSES = ("bnnp.neural_processes",)
 FEW = 1000
 """A model may need tensors with so many numbers more than its file holds."""
+NAMES_BEFORE = {"prior.standardiser.": "columns.", "units.": "columns.", "prior.blocks.": "prior.gaussians."}
+"""How the names of tensors began in files of earlier versions, and how they begin today."""
 DAMAGES = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError)
 """What is raised where the header and the tensors of a file do not fit together."""
 
@@ -108,7 +110,7 @@ def load_posterior(path: str | Path) -> WeightPosterior:
             raise ValueError(f"weights have shapes {found}, expected {model.network.weight_shapes}")
         last = None
         if "last.shift" in tensors:  # files of an earlier version lack it for some models
-            last = NaturalParameters(*(tensors[f"last.{name}"] for name in SUMS))
+            last = NaturalParameters(**{part: tensors[f"last.{name}"] for name, part in SUMS.items()})
         seed, points = int(header["seed"]), int(header["points"])
     except DAMAGES as error:
         raise ValueError(f"{path}: the posterior file is damaged ({error})") from None
@@ -202,9 +204,9 @@ def _with_todays_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors under today's names, whatever version of the library wrote them."""
 
     def renamed(name: str) -> str:
-        for before in ("prior.standardiser.", "units."):
+        for before, today in NAMES_BEFORE.items():
             if name.startswith(before):
-                return "columns." + name.removeprefix(before)
+                return today + name.removeprefix(before)
         return name
 
     return {renamed(name): tensor for name, tensor in tensors.items()}

@@ -49,7 +49,7 @@ def check_can_be_cut(model: WeightModel, what: str) -> None:
 
 
 def sums_over(
-    model: WeightModel, turn: Turn, batch: TaskBatch, noise: Callable[[Tensor], Float[Tensor, "tasks samples units n"]]
+    model: WeightModel, turn: Turn, batch: TaskBatch, draws: Callable[[Tensor], Float[Tensor, "tasks samples units n"]]
 ) -> NaturalParameters:
     """What points add to the natural parameters of a layer, given the weights of earlier layers.
 
@@ -57,11 +57,11 @@ def sums_over(
         model: The model.
         turn: The layer; the points of the turn itself are not used.
         batch: Prepared points, which go through the earlier layers here.
-        noise: Gives the draws for these points from their features.
+        draws: Gives the draws for these points from their features.
     """
     mean = turn.prior.mean
     points = model.evidence(arrive(model.network, model.prior, batch.x, turn.weights), batch)
-    return natural_parameters(mean, points.phi, points.seen, noise(points.phi))
+    return natural_parameters(mean, points.phi, points.seen, draws(points.phi))
 
 
 def sums_with_draws(model: WeightModel, turn: Turn, batch: TaskBatch, draws: Draws, start: int) -> NaturalParameters:

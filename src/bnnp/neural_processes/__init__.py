@@ -9,7 +9,7 @@ from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.bayesian import BNP
 from bnnp.neural_processes.conditional import CNP
 from bnnp.neural_processes.latent import ANP, NP
-from bnnp.neural_processes.posterior import Posterior
+from bnnp.neural_processes.posterior import ProcessPosterior
 from bnnp.neural_processes.transformer import ARTNP, TNP
 
 PEERS = {"cnp": CNP, "np": NP, "anp": ANP, "bnp": BNP, "tnp": TNP}
@@ -17,4 +17,4 @@ PEERS = {"cnp": CNP, "np": NP, "anp": ANP, "bnp": BNP, "tnp": TNP}
 
 CLASSES |= {peer.__name__: peer for peer in (*PEERS.values(), ARTNP)}  # so that `bnnp.load` knows them
 
-__all__ = ["ANP", "ARTNP", "BNP", "CNP", "NP", "PEERS", "TNP", "NeuralProcess", "Posterior"]
+__all__ = ["ANP", "ARTNP", "BNP", "CNP", "NP", "PEERS", "TNP", "NeuralProcess", "ProcessPosterior"]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from bnnp._core.random import child
 from bnnp._core.shapes import Float, Int, Tensor
 from bnnp._core.threads import in_parallel
-from bnnp.neural_processes.posterior import Posterior, SampledFunction
+from bnnp.neural_processes.posterior import ProcessPosterior, SampledFunction
 from bnnp.prediction.sampled import DrawnInTurn, SampledPredictive
 from bnnp.prediction.weights import NUMBERS_AT_ONCE
 from bnnp.tasks.task import TaskBatch
@@ -23,7 +23,7 @@ _ORDER, _DRAWS, _FUNCTION = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AutoregressivePosterior(Posterior):
+class AutoregressivePosterior(ProcessPosterior):
     """Targets are drawn one after the other, each given the context and the targets drawn before it.
 
     The seed decides their order. `predict(x).samples` are coherent functions: the model's mean given the context and

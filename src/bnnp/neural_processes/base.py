@@ -14,7 +14,7 @@ from bnnp.likelihoods.base import Likelihood, checked_likelihood
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from bnnp.models.base import MetaLearner
-from bnnp.neural_processes.posterior import Posterior
+from bnnp.neural_processes.posterior import ProcessPosterior
 from bnnp.tasks.task import Task, TaskBatch
 
 
@@ -73,12 +73,12 @@ class NeuralProcess(MetaLearner):
         """Numbers in memory for one sample at one input, given a context of `context` points."""
 
     @abc.abstractmethod
-    def posterior(self, task: Task, num_samples: int, seed: int) -> Posterior:
+    def posterior(self, task: Task, num_samples: int, seed: int) -> ProcessPosterior:
         """The posterior for a checked task; `condition` calls it."""
 
     def condition(
         self, x: ArrayLike | Tensor, y: ArrayLike | Tensor, *, num_samples: int = 1000, seed: Seed = 0
-    ) -> Posterior:
+    ) -> ProcessPosterior:
         """Condition on one data set, which may have no points.
 
         Args:

@@ -18,7 +18,7 @@ from bnnp.likelihoods.base import Likelihood
 from bnnp.neural_processes.aggregate import mean_of_points
 from bnnp.neural_processes.autoregressive import AutoregressivePosterior
 from bnnp.neural_processes.base import NeuralProcess
-from bnnp.neural_processes.posterior import Posterior
+from bnnp.neural_processes.posterior import ProcessPosterior
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
@@ -89,7 +89,7 @@ class ConditionalProcess(NeuralProcess):
         other._config = {**self._config, "autoregressive": True}
         return other
 
-    def posterior(self, task: Task, num_samples: int, seed: int) -> Posterior:
+    def posterior(self, task: Task, num_samples: int, seed: int) -> ProcessPosterior:
         if self.autoregressive:
             return AutoregressivePosterior(self, task, num_samples, seed)
         with torch.no_grad():
@@ -97,7 +97,7 @@ class ConditionalProcess(NeuralProcess):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MarginalPosterior(Posterior):
+class MarginalPosterior(ProcessPosterior):
     """Predictions of single targets. All uncertainty is in their noise: the mean is the only function.
 
     Samples of observations have independent noise at every input.

@@ -17,7 +17,7 @@ from bnnp.networks.base import with_bias
 from bnnp.neural_processes.aggregate import BayesianAggregation, DiagonalGaussian, MeanAggregation
 from bnnp.neural_processes.base import NeuralProcess
 from bnnp.neural_processes.path import Codes, DeterministicPath
-from bnnp.neural_processes.posterior import Posterior, SampledFunction
+from bnnp.neural_processes.posterior import ProcessPosterior, SampledFunction
 from bnnp.prediction.sampled import SampledPredictive
 from bnnp.prediction.weights import fill_in_blocks
 from bnnp.tasks.task import Task, TaskBatch
@@ -143,7 +143,7 @@ class LatentProcess(NeuralProcess):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LatentPosterior(Posterior):
+class LatentPosterior(ProcessPosterior):
     """Samples of the latent variable given a data set. Each sample is a function."""
 
     latent: Latent

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior(Shown, abc.ABC):
+class ProcessPosterior(Shown, abc.ABC):
     """The base of what `condition` returns: predictions given one data set.
 
     Attributes:
@@ -35,7 +35,7 @@ class Posterior(Shown, abc.ABC):
     Example:
         >>> anp = bnnp.neural_processes.ANP(in_size=1, out_size=1, hidden=(8, 8), seed=0)
         >>> given = anp.condition(x, y, num_samples=5, seed=0)
-        >>> isinstance(given, bnnp.neural_processes.Posterior)
+        >>> isinstance(given, bnnp.neural_processes.ProcessPosterior)
         True
         >>> given.predict(x_new).mean.shape, len(given.functions())
         ((2, 1), 5)
@@ -74,7 +74,7 @@ class Posterior(Shown, abc.ABC):
             prepared = model.columns.standardise_x(inputs.to(model.device)).to(model.dtype)
             return self.predictive(prepared).at(inputs)
 
-    def update(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> Posterior:
+    def update(self, x: ArrayLike | Tensor, y: ArrayLike | Tensor) -> ProcessPosterior:
         """A new posterior given these points and the earlier ones. This posterior stays as it is.
 
         Args:
@@ -105,7 +105,7 @@ class Posterior(Shown, abc.ABC):
 class SampledFunction:
     """One drawn function: NumPy or tensor inputs (n, in) to NumPy outputs (n, out), in the user's units."""
 
-    posterior: Posterior
+    posterior: ProcessPosterior
 
     def __call__(self, x: ArrayLike | Tensor) -> np.ndarray:
         return self.posterior.predict(x).samples[0]

@@ -39,7 +39,7 @@ from bnnp.numerics.records import (
     Observations,
     UnitPrior,
     Update,
-    UpdateNoise,
+    UpdateDraws,
     log_prior,
     project,
     unit_products,
@@ -53,7 +53,7 @@ __all__ = [  # what the rest of the library needs of this folder, but for the la
     "Observations",
     "UnitPrior",
     "Update",
-    "UpdateNoise",
+    "UpdateDraws",
     "condition",
     "condition_on",
     "function_space",
@@ -74,7 +74,7 @@ Features = Float[Tensor, "tasks phi_samples points d"]
 
 
 def condition(
-    prior: UnitPrior, phi: Features, seen: Observations, noise: UpdateNoise, rest: NaturalParameters | None = None
+    prior: UnitPrior, phi: Features, seen: Observations, draws: UpdateDraws, rest: NaturalParameters | None = None
 ) -> Update:
     """Sample every unit's posterior, by whichever form has the smaller matrix.
 
@@ -84,7 +84,7 @@ def condition(
         prior: Of each unit.
         phi: Features of the points, for each sample or one for all samples.
         seen: Pseudo-observations of the units at the points.
-        noise: Standard normal draws, of which the samples are made.
+        draws: Standard normal draws, of which the samples are made.
         rest: What other points add. It is a constant: derivatives are those of the points in `phi` alone.
 
     Returns:
@@ -95,8 +95,8 @@ def condition(
     """
     n, d = phi.shape[-2:]
     if n > d or rest is not None:
-        return weight_space(prior, phi, seen, noise, rest)
-    return function_space(prior, phi, seen, noise)
+        return weight_space(prior, phi, seen, draws, rest)
+    return function_space(prior, phi, seen, draws)
 
 
 def _in_float64_where_needed(form: Callable[..., Update]) -> Callable[..., Update]:
@@ -114,15 +114,15 @@ def _in_float64_where_needed(form: Callable[..., Update]) -> Callable[..., Updat
 
 
 @_in_float64_where_needed
-def function_space(prior: UnitPrior, phi: Features, seen: Observations, noise: UpdateNoise) -> Update:
+def function_space(prior: UnitPrior, phi: Features, seen: Observations, draws: UpdateDraws) -> Update:
     """The update through `M`, an n x n matrix per unit."""
-    start = prior.scale(noise.weights)
+    start = prior.scale(draws.weights)
     if phi.shape[-2] == 0:
         nothing = start.new_zeros(phi.shape[0], 1, start.shape[-2])
         return Update(start, nothing, nothing, prior.factor)
     inverse_noise = seen.inverse_noise.mT
     residual = (seen.y.mT - project(phi, prior.mean)) * inverse_noise
-    drawn = residual - phi @ start.mT * inverse_noise - noise.points.mT
+    drawn = residual - phi @ start.mT * inverse_noise - draws.points.mT
     covariance = prior.covariance
     right = _columns(residual, drawn, phi.shape[1])
     solutions, log_determinant, excess_trace = solve_in_function_space(covariance, phi, inverse_noise, right)
@@ -136,14 +136,14 @@ def function_space(prior: UnitPrior, phi: Features, seen: Observations, noise: U
 
 @_in_float64_where_needed
 def weight_space(
-    prior: UnitPrior, phi: Features, seen: Observations, noise: UpdateNoise, rest: NaturalParameters | None = None
+    prior: UnitPrior, phi: Features, seen: Observations, draws: UpdateDraws, rest: NaturalParameters | None = None
 ) -> Update:
     """The update through `Q`, a d x d matrix per unit. It takes what `condition` takes."""
-    start = unit_products(prior.whitener if prior.is_diagonal else prior.whitener.mT, noise.weights)
+    start = unit_products(prior.whitener if prior.is_diagonal else prior.whitener.mT, draws.weights)
     others = ()
     moving = None if rest is None else moving_with(prior.mean, rest.to(phi.dtype))
     if moving is not None:
-        start = start - moving.noise.mT
+        start = start - moving.draws.mT
         others = (moving.precision, moving.shift)
     try:
         centred, kl, log_evidence = update_in_weight_space(
@@ -154,14 +154,14 @@ def weight_space(
             seen.inverse_noise,
             seen.y,
             start,
-            noise.points,
+            draws.points,
             *others,
         )
     except (TooLargeForFloat32, FactorisationError):
         singular = prior.close_to_singular()
         if not bool(singular.any()):
             raise
-        return _units_apart(singular, prior, phi, seen, noise, rest)
+        return _units_apart(singular, prior, phi, seen, draws, rest)
     if moving is not None:
         log_evidence = log_evidence - 0.5 * moving.square
     return Update(centred, kl, log_evidence, prior.factor)
@@ -186,7 +186,7 @@ def _units_apart(singular: Tensor, prior: UnitPrior, phi: Tensor, *records: Any)
 
 
 def whitened_space(
-    prior: UnitPrior, phi: Features, seen: Observations, noise: UpdateNoise, rest: NaturalParameters | None = None
+    prior: UnitPrior, phi: Features, seen: Observations, draws: UpdateDraws, rest: NaturalParameters | None = None
 ) -> Update:
     """The update through `S = I + A^T A`, one unit after the other: slow, and exact for priors close to singular.
 
@@ -201,12 +201,12 @@ def whitened_space(
         a = phi @ factor * seen.inverse_noise[:, :, unit].unsqueeze(-1)
         residual = residuals[..., unit]
         s, pull = eye + a.mT @ a, _times(a.mT, residual)
-        start = noise.weights[:, :, unit] - _times(a.mT, noise.points[:, :, unit])
+        start = draws.weights[:, :, unit] - _times(a.mT, draws.points[:, :, unit])
         square = residual.square().sum(-1)
         if rest is not None:
             s = s + factor.mT @ unpacked(rest.precision[..., unit : unit + 1]).squeeze(2) @ factor
             pull = pull + rest.shift[..., unit] @ factor
-            start = start - rest.noise[..., unit] @ factor
+            start = start - rest.draws[..., unit] @ factor
             square = square + rest.square[..., unit]
         root = _root(s, unit)
         mean = _solved(root, pull)
@@ -237,12 +237,12 @@ def _solved(root: Float[Tensor, "... d d"], right: Float[Tensor, "... d"]) -> Fl
     return torch.linalg.solve_triangular(root.mT, half, upper=True).squeeze(-1)
 
 
-def condition_on(prior: UnitPrior, natural: NaturalParameters, noise: Float[Tensor, "tasks samples units d"]) -> Update:
+def condition_on(prior: UnitPrior, natural: NaturalParameters, draws: Float[Tensor, "tasks samples units d"]) -> Update:
     """Sample every unit's posterior from the sums over its data, in their precision."""
-    prior, v0 = prior.to(natural.shift.dtype), noise.to(natural.shift.dtype)
+    prior, v0 = prior.to(natural.shift.dtype), draws.to(natural.shift.dtype)
     tasks, samples, d, units = natural.shift.shape
     nothing = natural.shift.new_zeros(tasks, samples, units, 0)
-    no_points = UpdateNoise(v0, natural.shift.new_zeros(tasks, v0.shape[1], units, 0))
+    no_points = UpdateDraws(v0, natural.shift.new_zeros(tasks, v0.shape[1], units, 0))
     phi = natural.shift.new_zeros(tasks, samples, 0, d)
     return weight_space(prior, phi, Observations(nothing, nothing), no_points, natural)
 

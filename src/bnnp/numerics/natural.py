@@ -22,20 +22,20 @@ class NaturalParameters:
     Attributes:
         precision: `phi^T D^2 phi`, packed.
         shift: `phi^T D r`.
-        noise: `phi^T D e`, for the sample.
+        draws: `phi^T D e`, for the sample.
         square: `|r|^2`.
     """
 
     precision: Float[Tensor, "tasks phi_samples pairs units"]
     shift: Float[Tensor, "tasks phi_samples d units"]
-    noise: Float[Tensor, "tasks samples d units"]
+    draws: Float[Tensor, "tasks samples d units"]
     square: Float[Tensor, "tasks phi_samples units"]
 
     def __add__(self, other: "NaturalParameters") -> "NaturalParameters":
         return NaturalParameters(
             self.precision + other.precision,
             self.shift + other.shift,
-            self.noise + other.noise,
+            self.draws + other.draws,
             self.square + other.square,
         )
 
@@ -53,22 +53,22 @@ class NaturalParameters:
 
         Args:
             parts: Natural parameters of some samples each.
-            shared: Whether they are the same for every sample, but for the noise.
+            shared: Whether they are the same for every sample, but for the draws.
         """
-        noise = torch.cat([part.noise for part in parts], dim=1)
+        draws = torch.cat([part.draws for part in parts], dim=1)
         if shared:
-            return replace(parts[0], noise=noise)
+            return replace(parts[0], draws=draws)
         precision, shift, square = (
             torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("precision", "shift", "square")
         )
-        return NaturalParameters(precision, shift, noise, square)
+        return NaturalParameters(precision, shift, draws, square)
 
     def of_units(self, units: Int[Tensor, "some"]) -> "NaturalParameters":
         return NaturalParameters(*(getattr(self, field.name)[..., units] for field in fields(self)))
 
     def to(self, dtype: torch.dtype) -> "NaturalParameters":
         return NaturalParameters(
-            self.precision.to(dtype), self.shift.to(dtype), self.noise.to(dtype), self.square.to(dtype)
+            self.precision.to(dtype), self.shift.to(dtype), self.draws.to(dtype), self.square.to(dtype)
         )
 
 
@@ -77,7 +77,7 @@ def natural_parameters(
     mean: Float[Tensor, "mean_tasks mean_samples units d"],
     phi: Float[Tensor, "tasks phi_samples points d"],
     seen: Observations,
-    noise: Float[Tensor, "tasks samples units points"],
+    draws: Float[Tensor, "tasks samples units points"],
 ) -> NaturalParameters:
     """What points add to the natural parameters of every unit, in float64. `O(n d^2)` per unit; no derivatives.
 
@@ -88,7 +88,7 @@ def natural_parameters(
     return NaturalParameters(
         weighted_gram(phi, inverse_noise),
         phi.mT @ (residual * inverse_noise),
-        phi.mT @ (noise.mT * inverse_noise),
+        phi.mT @ (draws.mT * inverse_noise),
         residual.square().sum(-2),
     )
 

@@ -94,17 +94,17 @@ class Observations:
 
 
 @dataclass(frozen=True)
-class UpdateNoise:
+class UpdateDraws:
     """The standard normal draws that one posterior sample is made of."""
 
     weights: Float[Tensor, "tasks samples units d"]
     points: Float[Tensor, "tasks samples units points"]
 
-    def of_units(self, units: Int[Tensor, "some"]) -> "UpdateNoise":
-        return UpdateNoise(self.weights[:, :, units], self.points[:, :, units])
+    def of_units(self, units: Int[Tensor, "some"]) -> "UpdateDraws":
+        return UpdateDraws(self.weights[:, :, units], self.points[:, :, units])
 
-    def to(self, dtype: torch.dtype) -> "UpdateNoise":
-        return UpdateNoise(self.weights.to(dtype), self.points.to(dtype))
+    def to(self, dtype: torch.dtype) -> "UpdateDraws":
+        return UpdateDraws(self.weights.to(dtype), self.points.to(dtype))
 
 
 @dataclass(frozen=True)

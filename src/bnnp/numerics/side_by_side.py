@@ -9,13 +9,13 @@ import torch
 from bnnp._core.shapes import Float, Tensor
 from bnnp.numerics.backends import back_end_for, base
 from bnnp.numerics.health import check_health
-from bnnp.numerics.records import Observations, UnitPrior, UpdateNoise, unit_products
+from bnnp.numerics.records import Observations, UnitPrior, UpdateDraws, unit_products
 from bnnp.numerics.solve import update_in_weight_space
 
 
 @torch.no_grad()
 def sample_each(
-    prior: UnitPrior, phi: Float[Tensor, "tasks phi_samples points d"], seen: Observations, noise: UpdateNoise
+    prior: UnitPrior, phi: Float[Tensor, "tasks phi_samples points d"], seen: Observations, draws: UpdateDraws
 ) -> Float[Tensor, "tasks samples units d"]:
     """Samples of the posterior of every unit, of tasks that share the draws: those of `condition`, to rounding.
 
@@ -23,21 +23,21 @@ def sample_each(
         prior: Of each unit; all tasks and samples have the same mean.
         phi: Features of the points, for each sample or one for all samples.
         seen: Pseudo-observations, the same for all samples.
-        noise: Standard normal draws of one task.
+        draws: Standard normal draws of one task.
 
     Raises:
         FactorisationError: If a posterior precision is not positive definite, or the prior is close to singular.
     """
-    (tasks, _, n, d), samples = phi.shape, noise.weights.shape[1]
+    (tasks, _, n, d), samples = phi.shape, draws.weights.shape[1]
     if n == 0:
-        return prior.weights(noise.weights).expand(tasks, -1, -1, -1)
+        return prior.weights(draws.weights).expand(tasks, -1, -1, -1)
     if n > d:
-        start = unit_products(prior.whitener if prior.is_diagonal else prior.whitener.mT, noise.weights)
-        own = [values.expand(tasks, *values.shape[1:]) for values in (start, noise.points)]
+        start = unit_products(prior.whitener if prior.is_diagonal else prior.whitener.mT, draws.weights)
+        own = [values.expand(tasks, *values.shape[1:]) for values in (start, draws.points)]
         numbers = (prior.precision, prior.log_determinants, prior.mean, phi, seen.inverse_noise, seen.y, *own)
         return update_in_weight_space(*numbers)[0] + prior.mean
-    starts = prior.weights(noise.weights)[0]
-    work = _FunctionSpace(prior, starts, noise.points[0], phi.shape[1:])
+    starts = prior.weights(draws.weights)[0]
+    work = _FunctionSpace(prior, starts, draws.points[0], phi.shape[1:])
     found = phi.new_empty(tasks, samples, *starts.shape[1:])
     for task in range(tasks):
         found[task] = work.sample(phi[task], seen.y[task, 0].mT, seen.inverse_noise[task, 0].mT)

@@ -48,7 +48,7 @@ def update_in_weight_space(
     inverse_noise: Float[Tensor, "tasks noise_samples units points"],
     y: Float[Tensor, "tasks y_samples units points"],
     start: Float[Tensor, "tasks samples units d"],
-    noise: Float[Tensor, "tasks samples units points"],
+    draws: Float[Tensor, "tasks samples units points"],
     rest: Float[Tensor, "tasks phi_samples pairs units"] | None = None,
     shift: Float[Tensor, "tasks phi_samples d units"] | None = None,
 ) -> tuple[
@@ -69,11 +69,11 @@ def update_in_weight_space(
         inverse_noise: `1/s`.
         y: Observations.
         start: `L^-T v0`.
-        noise: `e`.
+        draws: `e`.
         rest: What other points add to `Q`, packed as by `weighted_gram`. It has no derivative.
         shift: What they add to `phi^T D r`.
     """
-    return WeightSpaceUpdate.apply(precision, log_scale, mean, phi, inverse_noise, y, start, noise, rest, shift)  # pyright: ignore
+    return WeightSpaceUpdate.apply(precision, log_scale, mean, phi, inverse_noise, y, start, draws, rest, shift)  # pyright: ignore
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ class WeightSpaceUpdate(torch.autograd.Function):
 
     @staticmethod
     def forward(  # pyright: ignore
-        ctx, precision, log_scale, mean, phi, inverse_noise, y, start, noise, rest, shift
+        ctx, precision, log_scale, mean, phi, inverse_noise, y, start, draws, rest, shift
     ):
         prior = precision.mT.unsqueeze(0) if precision.ndim == 2 else torch_linalg.packed(precision.unsqueeze(0))
         data = base.UpdateData(
@@ -31,7 +31,7 @@ class WeightSpaceUpdate(torch.autograd.Function):
             rows_of(phi),
             rows_of_each(inverse_noise.mT, phi),
             rows_of_each(y.mT, phi),
-            noise.mT.contiguous(),
+            draws.mT.contiguous(),
         )
         others = (None, None) if rest is None else (rows_of(rest), rows_of(shift))
         offsets = base.UpdateOffsets(log_scale.contiguous().view(1, 1, -1), start.mT.contiguous(), *others)

@@ -23,7 +23,7 @@ class Prior(Shown, nn.Module, abc.ABC):
 
     The weights of a layer are divided into *units*, which the prior keeps independent: one unit per output of the
     layer, or the whole layer as one unit. A subclass sets `couples_outputs` and `couples_layers`, builds its parameters
-    (`blocks`) and gives the prior of each layer (`layer`).
+    (`gaussians`) and gives the prior of each layer (`layer`).
 
     Args:
         network: The network whose weights the prior is over.
@@ -31,7 +31,7 @@ class Prior(Shown, nn.Module, abc.ABC):
     Attributes:
         couples_outputs: Whether the whole layer is one unit, so that weights into different outputs are correlated.
         couples_layers: Whether the prior of a layer depends on the weights of earlier layers.
-        blocks: The parameters of the prior.
+        gaussians: The parameters of the prior: the `GaussianUnits` of each layer, or those of all layers together.
         network: The network whose weights the prior is over.
         view: How functions of the network look in the user's units. A model sets it; it is no part of the prior.
         learnability: The share of the weights whose prior is trained.
@@ -46,7 +46,7 @@ class Prior(Shown, nn.Module, abc.ABC):
 
     couples_outputs: bool
     couples_layers = False
-    blocks: nn.ModuleList
+    gaussians: nn.ModuleList
     network: AnyNetwork
 
     def __init__(self, network: AnyNetwork):
@@ -63,6 +63,10 @@ class Prior(Shown, nn.Module, abc.ABC):
             index: Number of the layer, from 0.
             earlier: The whitened weights of all earlier layers; a prior that keeps layers independent ignores them.
         """
+
+    def parts(self) -> list[GaussianUnits]:
+        """The parameters of the prior, one after the other."""
+        return [part for part in self.gaussians if isinstance(part, GaussianUnits)]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -205,15 +209,13 @@ class Prior(Shown, nn.Module, abc.ABC):
             raise ValueError(f"share: got {share!r}, expected a number between 0 (all fixed) and 1 (all learnable)")
         self.learnability = float(share)
         masks = self._learnable_masks(round(share * self.network.num_weights))
-        for block, mask in zip(self.blocks, masks, strict=True):
-            assert isinstance(block, GaussianUnits)
-            block.set_learnable(mask)
+        for part, mask in zip(self.parts(), masks, strict=True):
+            part.set_learnable(mask)
 
     def _learnable_masks(self, count: int) -> list[Tensor]:
         masks, start = [], 0
-        for block in self.blocks:
-            assert isinstance(block, GaussianUnits)
-            shape = block.mean.value.shape
+        for part in self.parts():
+            shape = part.mean.value.shape
             masks.append((torch.arange(start, start + shape.numel()) < count).reshape(shape))
             start += shape.numel()
         return masks
@@ -227,14 +229,14 @@ class Prior(Shown, nn.Module, abc.ABC):
             scale: Their standard deviations.
         """
         start = sum(d * out for d, out in self.network.weight_shapes[:layer])
-        blocks = [block for block in self.blocks if isinstance(block, GaussianUnits)]
-        for block in blocks:
-            block.drop_basis()
-        for parameters, values in (([b.mean for b in blocks], mean), ([b.log_scale for b in blocks], scale.log())):
+        parts = self.parts()
+        for part in parts:
+            part.drop_basis()
+        for parameters, values in (([p.mean for p in parts], mean), ([p.log_scale for p in parts], scale.log())):
             flat = torch.cat([parameter.value.detach().flatten() for parameter in parameters])
             flat[start : start + values.numel()] = values.T.flatten().to(flat)
-            for parameter, part in zip(parameters, flat.split([p.value.numel() for p in parameters]), strict=True):
-                parameter.assign(part.reshape(parameter.value.shape))
+            for parameter, own in zip(parameters, flat.split([p.value.numel() for p in parameters]), strict=True):
+                parameter.assign(own.reshape(parameter.value.shape))
 
     def assign_unit(self, layer: int, output: int, mean: Float[Tensor, "d"], covariance: Float[Tensor, "d d"]) -> None:
         """Set the Gaussian of the weights into one output of a layer, where they are learnable.
@@ -247,16 +249,15 @@ class Prior(Shown, nn.Module, abc.ABC):
         """
         d, _ = self.network.weight_shapes[layer]
         place = sum(rows * columns for rows, columns in self.network.weight_shapes[:layer]) + output * d
-        for block in self.blocks:
-            assert isinstance(block, GaussianUnits)
-            if place < block.mean.value.numel():
-                block.assign_weights(place, mean, covariance)
+        for part in self.parts():
+            if place < part.mean.value.numel():
+                part.assign_weights(place, mean, covariance)
                 return
-            place -= block.mean.value.numel()
+            place -= part.mean.value.numel()
 
     def is_standard(self) -> bool:
         """Whether the prior is still the standard one that it starts as."""
-        return all(block.is_standard() for block in self.blocks if isinstance(block, GaussianUnits))
+        return all(part.is_standard() for part in self.parts())
 
     def _described(self) -> dict[str, object]:
         sizes, weights = " - ".join(str(size) for size in self.network.sizes), self.network.num_weights

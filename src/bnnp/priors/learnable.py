@@ -1,4 +1,4 @@
-"""Parameters of a prior of which a part may be frozen for good."""
+"""Parameters of a prior, of which a part may be held fixed."""
 
 from collections.abc import Mapping
 

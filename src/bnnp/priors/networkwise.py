@@ -39,15 +39,14 @@ class Networkwise(Prior):
         variance = torch.cat(
             [standard_variance(network, layer, dtype, out) for layer, (_, out) in enumerate(network.weight_shapes)]
         )
-        self.blocks = nn.ModuleList([GaussianUnits(1, variance, correlated=True)])
+        self.gaussians = nn.ModuleList([GaussianUnits(1, variance, correlated=True)])
 
     def layer(self, index: int, earlier: Sequence[Tensor]) -> UnitPrior:
-        block = self.blocks[0]
-        assert isinstance(block, GaussianUnits)
+        (gaussian,) = self.parts()
         start = sum(self.sizes[:index])
         stop = start + self.sizes[index]
-        rows = block.factor()[:, start:stop, :]
-        mean = block.means()[None, None, :, start:stop]
+        rows = gaussian.factor()[:, start:stop, :]
+        mean = gaussian.means()[None, None, :, start:stop]
         if earlier:
             mean = mean + torch.cat(list(earlier), dim=-1) @ rows[0, :, :start].mT
         return UnitPrior(mean, rows[:, :, start:stop])

@@ -4,9 +4,9 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from bnnp.evaluation.scores import Scores
 from bnnp.models.base import MetaLearner
 from bnnp.priors.learnable import GaussianUnits
+from bnnp.recipe.judging import Judgement
 from bnnp.training.history import History
 
 STARTED = {
@@ -25,8 +25,8 @@ class Candidate:
         number: Its place among the models that are tried.
         model: The model.
         start: The name of the start of its prior.
-        first: Scores of left-out tasks at the start.
-        scores: Scores now.
+        first: How well left-out tasks are predicted at the start.
+        scores: How well they are predicted now.
         parts: The parts of the training that have not ended.
         history: The records of its training.
         rounds: The steps of each round that helped, for each part.
@@ -37,8 +37,8 @@ class Candidate:
     number: int
     model: MetaLearner
     start: str
-    first: Scores
-    scores: Scores
+    first: Judgement
+    scores: Judgement
     parts: tuple[str, ...]
     history: History = field(default_factory=History)
     rounds: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Candidate:
 
     def decisions(self, left_out: int) -> list[str]:
         """What was decided, in sentences, given how many tasks were left out."""
-        now, before = self.scores["marginal_lppd"], self.first["marginal_lppd"]
+        now, before = self.scores.known["marginal_lppd"], self.first.known["marginal_lppd"]
         return [
             STARTED[self.start],
             *self.ended,
@@ -71,11 +71,11 @@ class Candidate:
 def chosen(best: Candidate, candidates: Sequence[Candidate]) -> str:
     """Which network was chosen and why, in a sentence."""
     names = [str(candidate.model.config().get("activation")) for candidate in candidates]
-    values = [candidate.scores["marginal_lppd"] for candidate in candidates]
+    values = [candidate.scores.worth() for candidate in candidates]
     scores = ", ".join(f"{value:.3f} with {name}" for name, value in zip(names, values, strict=True))
     return (
         f"The network has {names[candidates.index(best)]} units: after at most a round, the log-density per point of "
-        f"left-out data sets is {scores}."
+        f"left-out data sets, averaged over predictions with and without known points, is {scores}."
     )
 
 

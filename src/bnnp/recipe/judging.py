@@ -25,6 +25,23 @@ DIVISIONS, SPLITS = 4, 64
 there are at most as many divisions as the second, and each task at least once."""
 
 
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """How well a model predicts left-out tasks.
+
+    Attributes:
+        known: Scores of predictions from known points.
+        alone: Scores of predictions without known points, which are those of the prior.
+    """
+
+    known: Scores
+    alone: Scores
+
+    def worth(self) -> float:
+        """Log-density per point, averaged over both: a prior is used by itself too, and should be right by itself."""
+        return (self.known["marginal_lppd"] + self.alone["marginal_lppd"]) / 2
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """Tasks that were left out of the training.
@@ -48,13 +65,22 @@ class LeftOut:
         return self.splits[:: max(1, len(self.splits) // max(1, self.count))]
 
     def without_contexts(self) -> list[Split]:
-        """The same points to predict, with none that are known."""
-        return [Split(split.context.take(torch.arange(0)), split.target) for split in self.splits]
+        """One division of each task, of which no point is known."""
+        return [Split(split.context.take(torch.arange(0)), split.target) for split in self.once()]
 
-    def gain(self, found: Scores, before: Scores) -> tuple[float, float]:
-        """Mean gain in log-density per point, and its standard error over tasks."""
-        gains = (_densities(found) - _densities(before)).reshape(self.count, -1).mean(1)
+    def judge(self, model: MetaLearner, num_samples: int | None = None) -> Judgement:
+        """Predict all tasks. Samples of the hidden layers are as many as each task needs, unless they are given."""
+        known, alone = (scores_of(model, splits, num_samples) for splits in (self.splits, self.without_contexts()))
+        return Judgement(known, alone)
+
+    def gain(self, found: Judgement, before: Judgement) -> tuple[float, float]:
+        """Mean gain in worth, and its standard error over tasks."""
+        gains = (self._by_task(found) - self._by_task(before)).mean(0)
         return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5) if len(gains) > 1 else np.inf
+
+    def _by_task(self, judgement: Judgement) -> np.ndarray:
+        """Log-density per point of every task, from known points and without them."""
+        return np.stack([_densities(scores, self.count) for scores in (judgement.known, judgement.alone)])
 
 
 def divided(tasks: TaskSource, size: ContextSize, seed: int) -> tuple[TaskSource, LeftOut]:
@@ -89,7 +115,8 @@ def scores_of(model: MetaLearner, left_out: Sequence[Split], num_samples: int | 
         return evaluate(model, left_out, num_samples=num_samples, seed=0)
 
 
-def _densities(scores: Scores) -> np.ndarray:
-    """Marginal log-densities of all divided tasks; the name of their column says how they were estimated."""
+def _densities(scores: Scores, count: int) -> np.ndarray:
+    """Marginal log-densities of tasks, each the mean of its divisions; the column's name says how it was estimated."""
     frame = scores.per_task
-    return frame[[name for name in frame if name.startswith("marginal_lppd")]].to_numpy()[:, 0]
+    values = frame[[name for name in frame if name.startswith("marginal_lppd")]].to_numpy()
+    return values[:, 0].reshape(count, -1).mean(1)

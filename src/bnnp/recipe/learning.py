@@ -13,7 +13,7 @@ from bnnp._core.random import Seed, as_integer
 from bnnp._core.show import Shown
 from bnnp.evaluation.scores import Scores
 from bnnp.models.base import MetaLearner
-from bnnp.recipe.judging import divided, scores_of
+from bnnp.recipe.judging import divided
 from bnnp.recipe.rounds import Rounds
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize, context_size
@@ -93,8 +93,9 @@ def learn(
 
     Args:
         model: A model with a prior over weights; or several, as of networks with different activations, of which the
-            one is taken that predicts left-out tasks best early on. If no tasks can be left out, it is the first.
-            Networks of "tanh" units are left out if there are others and the outputs have no levels, floor or ceiling.
+            one is taken that predicts left-out tasks best early on, with and without known points. If no tasks can be
+            left out, it is the first. Networks of "tanh" units are left out if there are others and the outputs have no
+            levels, floor or ceiling.
         tasks: A task source.
         minutes: Time after which no new round begins.
         context_share: As for `bnnp.fit`.
@@ -129,8 +130,7 @@ def learn(
     rounds = Rounds(size, None if folder is None else Path(folder), progress, number, until)
     best = rounds.best(models, known, left_out)
     chosen, told = models[best.number], best.decisions(left_out.count)
-    population = scores_of(best.model, left_out.without_contexts())
-    scores, judged = best.scores, Judged(best.model, known, left_out.once(), population)
+    scores, judged = best.scores.known, Judged(best.model, known, left_out.once(), best.scores.alone)
     if best.interrupted or not isinstance(tasks, Collection):
         return Learned(chosen, best.take(chosen).history, told, scores, best.interrupted, judged)
     try:

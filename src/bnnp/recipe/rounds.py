@@ -2,15 +2,12 @@
 
 import copy
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from bnnp._core.random import as_integer, child
-from bnnp.evaluation.scores import Scores
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
 from bnnp.models.evidence import WeightModel
@@ -18,10 +15,12 @@ from bnnp.numerics.health import FactorisationError
 from bnnp.objectives import PPAVI
 from bnnp.priors.starts import Warped
 from bnnp.recipe.candidate import NOT_WARPED, Candidate, chosen, in_rounds
-from bnnp.recipe.judging import LeftOut, scores_of
+from bnnp.recipe.judging import Judgement, LeftOut
+from bnnp.recipe.noise import held, multiply_noise, take_best_noise, take_noise
 from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.split import ContextSize
-from bnnp.training.features import can_train_features, train_features
+from bnnp.training.draws import DrawsOfPrior
+from bnnp.training.features import LARGE_STEPS, SMALL_STEPS, can_train_features, train_features
 from bnnp.training.fit import FitResult, fit
 from bnnp.training.history import History
 from bnnp.training.lessons import can_teach, teach_inference
@@ -29,11 +28,13 @@ from bnnp.training.prepare import start_prior
 from bnnp.training.run import TrainingDiverged
 from bnnp.training.settings import FitSettings
 
-FEATURES, INFERENCE, EVERYTHING = "the features", "the inference", "everything"
+LARGE, FEATURES, INFERENCE, EVERYTHING = "the features by large steps", "the features", "the inference", "everything"
 """The parts of the training: first hidden weights without uncertainty or, where they start with much of it, inference
 under the prior as it started; then all of the model."""
-FIRST_STEPS = {FEATURES: 1000, INFERENCE: 300, EVERYTHING: 300}
+FIRST_STEPS = {LARGE: 1000, FEATURES: 1000, INFERENCE: 300, EVERYTHING: 300}
 """Steps of the first round; each later round has twice as many as the one before."""
+PACES = {LARGE: LARGE_STEPS, FEATURES: SMALL_STEPS}
+"""How far features move per step."""
 LEARNING_RATE = (1e-3, 1e-5)
 """First and last rate of each round of training everything. A larger one would undo what the start has found."""
 SINGLE_TARGETS = PPAVI(num_samples=8, group_size=1)
@@ -45,8 +46,6 @@ SAMPLES = 64
 """Samples of uncertain hidden weights by which a model is judged. Predictions take more where a data set needs more."""
 WIDER = 4.0
 """What the noise of the start is multiplied by under uncertain hidden weights, while inference is far from perfect."""
-NOISES = (0.25, 0.5, 1.0, 2.0)
-"""What the noise is multiplied by after a round of inference, if that predicts left-out tasks better."""
 MANY_TASKS = 48
 """With fewer tasks to learn from, only the first part of the training is done, and only for the first model and those
 that can warp functions: there are too few tasks for the rest."""
@@ -85,7 +84,7 @@ class Rounds:
             candidates[place] = self._advanced(candidates[place], tasks, left_out, limit=1)
             if candidates[place].interrupted:
                 break
-        best = max(candidates, key=lambda candidate: candidate.scores["marginal_lppd"])
+        best = max(candidates, key=lambda candidate: candidate.scores.worth())
         if len(candidates) > 1:
             told.append(chosen(best, candidates))
         best = replace(best, ended=(*told, *best.ended))
@@ -113,22 +112,18 @@ class Rounds:
                 return None
             start = "empirical"
             self._start(own, tasks, start)
-        first = INFERENCE if start == "warped" else FEATURES if can_train_features(own) else EVERYTHING
-        parts = tuple(dict.fromkeys((first, EVERYTHING)))
         scores = self._scores(own, start, left_out)
-        return Candidate(number, own, start, scores, scores, parts[:1] if _few(tasks) else parts)
+        return Candidate(number, own, start, scores, scores, _parts(own, start, few=_few(tasks)))
 
-    def _scores(self, model: MetaLearner, start: str, left_out: LeftOut) -> Scores:
-        return scores_of(model, left_out.splits, SAMPLES if start == "warped" else None)
+    def _scores(self, model: MetaLearner, start: str, left_out: LeftOut) -> Judgement:
+        return left_out.judge(model, SAMPLES if start == "warped" else None)
 
-    def _take_best_noise(self, model: MetaLearner, left_out: LeftOut) -> None:
-        """Give the model the noise that predicts left-out tasks best."""
-        scores = {}
-        for share in NOISES:
-            tried = copy.deepcopy(model)
-            multiply_noise(tried, share)
-            scores[share] = scores_of(tried, left_out.once(), SAMPLES)["marginal_lppd"]
-        multiply_noise(model, max(NOISES, key=scores.__getitem__))
+    def _judge(self, part: str, tasks: TaskSource, left_out: LeftOut) -> LeftOut:
+        """What rounds are judged by: left-out tasks, with those that rounds learn nothing from but inputs."""
+        if part != INFERENCE or not isinstance(tasks, Collection):
+            return left_out
+        rest = LeftOut.of(tasks.tasks, self.size, child(self.seed, 8))
+        return LeftOut([*left_out.once(), *rest.once()], left_out.count + rest.count)
 
     def _start(self, model: MetaLearner, tasks: TaskSource, start: str) -> None:
         """Start the prior, and the inference networks if it has uncertain hidden weights."""
@@ -140,6 +135,8 @@ class Rounds:
     def _advanced(self, now: Candidate, tasks: TaskSource, left_out: LeftOut, limit: int | None = None) -> Candidate:
         """The candidate after more rounds of its next part: until one does not help, the time is up, or as limited."""
         per_step, part = 0.0, now.parts[0]
+        judge = self._judge(part, tasks, left_out)
+        before = now.scores if judge is left_out else self._scores(now.model, now.start, judge)
         while True:
             done = now.rounds.get(part, ())
             count, steps = len(done), self._steps(part, len(done), per_step)
@@ -157,16 +154,17 @@ class Rounds:
                 return replace(now.without(f"Training {part} was stopped in round {count + 1}."), interrupted=True)
             try:
                 if part == INFERENCE:
-                    self._take_best_noise(tried, left_out)
-                found = self._scores(tried, now.start, left_out)
+                    take_best_noise(tried, judge.once(), SAMPLES)
+                found = self._scores(tried, now.start, judge)
+                scores = found if judge is left_out else self._scores(tried, now.start, left_out)
             except FactorisationError as error:
                 return now.without(f"{after}: after the next one, left-out data sets could not be predicted ({error}).")
             per_step = (time.monotonic() - began) / steps
-            mean, error = left_out.gain(found, now.scores)
+            mean, error = judge.gain(found, before)
             if not mean > max(LEAST_GAIN, error):
                 return now.without(f"{after}: {_no_help(count, steps, mean, error)}")
             history, helped = _after(now.history, result.history), {**now.rounds, part: (*done, steps)}
-            now = replace(now, model=tried, scores=found, history=history, rounds=helped)
+            before, now = found, replace(now, model=tried, scores=scores, history=history, rounds=helped)
 
     def repeated(self, model: MetaLearner, tasks: TaskSource, judged: Candidate) -> FitResult:
         """Do as many rounds with all tasks as helped with some left out.
@@ -193,17 +191,19 @@ class Rounds:
         steps, left = FIRST_STEPS[part] * 2**count, self.until - time.monotonic()
         if steps * per_step <= left and left > 0:
             return steps
-        shorter = int(left / per_step) if per_step and part == FEATURES else 0
+        shorter = int(left / per_step) if per_step and part in PACES else 0
         return shorter if shorter >= FIRST_STEPS[part] else 0
 
     def _round(self, model: MetaLearner, part: str, tasks: TaskSource, count: int, steps: int, name: str) -> FitResult:
         seed = as_integer(child(self.seed, count))
-        if part == FEATURES:
+        if part in PACES:
             try:
-                train_features(model, tasks, steps, progress=self.progress, seed=seed)
+                train_features(model, tasks, steps, pace=PACES[part], progress=self.progress, seed=seed)
             except KeyboardInterrupt:
                 return FitResult(model, History(), True)
             return FitResult(model, History())
+        if part == INFERENCE and isinstance(tasks, Collection) and isinstance(model, WeightModel):
+            tasks = DrawsOfPrior(model, tasks)
         kept = f"{name}-{count}" if part == EVERYTHING else f"{name}-inference-{count}"
         with held(model) if part == INFERENCE else nullcontext():
             return fit(
@@ -224,36 +224,13 @@ def can_warp(model: MetaLearner) -> bool:
     return can_teach(model) and model.config().get("activation") == "tanh"
 
 
-@torch.no_grad()
-def multiply_noise(model: MetaLearner, share: float) -> None:
-    """Multiply the noise of a Gaussian likelihood, where it is learned."""
-    if isinstance(model.likelihood, Gaussian) and model.likelihood.learnable and share != 1:
-        model.likelihood.set_noise(share * model.likelihood.noise)
-
-
-def take_noise(model: MetaLearner, other: MetaLearner) -> None:
-    """Give a model the noise of another one."""
-    assert isinstance(model.likelihood, Gaussian)
-    assert isinstance(other.likelihood, Gaussian)
-    if model.likelihood.learnable:
-        model.likelihood.set_noise(other.likelihood.noise.detach())
-
-
-@contextmanager
-def held(model: MetaLearner) -> Iterator[None]:
-    """Hold the prior and the noise of a model where they are."""
-    prior, noise = model.weight_prior, [one for one in model.likelihood.parameters() if one.requires_grad]
-    assert prior is not None
-    share = prior.learnability
-    prior.set_learnability(0)
-    for parameter in noise:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        prior.set_learnability(share)
-        for parameter in noise:
-            parameter.requires_grad_(True)
+def _parts(model: MetaLearner, start: str, *, few: bool) -> tuple[str, ...]:
+    """The parts of a model's training, in order."""
+    if start == "warped":
+        return (INFERENCE,) if few else (INFERENCE, EVERYTHING)
+    if not can_train_features(model):
+        return (EVERYTHING,)
+    return (FEATURES,) if few else (LARGE, FEATURES, EVERYTHING)
 
 
 def _starts_worse(candidate: Candidate, all_of_them: Sequence[Candidate], left_out: LeftOut) -> bool:
@@ -281,6 +258,6 @@ def _after(history: History, later: History) -> History:
 
 def _no_help(count: int, steps: int, gain: float, error: float) -> str:
     return (
-        f"round {count + 1}, of {steps} steps, changed the log-density per point of left-out data sets by {gain:+.3f} "
-        f"(standard error {error:.3f})."
+        f"round {count + 1}, of {steps} steps, changed the log-density per point of left-out data sets, averaged "
+        f"over predictions with and without known points, by {gain:+.3f} (standard error {error:.3f})."
     )

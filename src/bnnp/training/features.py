@@ -6,6 +6,7 @@ step costs a fraction of one of `bnnp.fit`, and its gradient has no noise but th
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -27,17 +28,30 @@ from bnnp.tasks.source import Collection, TaskSource
 from bnnp.tasks.task import Task, TaskBatch
 from bnnp.training.run import TrainingDiverged
 
-RATE = 3e-3
-"""Learning rate of the first step; it falls to 0 along a cosine."""
 BATCH = 16
 """Tasks per step."""
-LARGEST_MOVE = 1.0
-"""At the first rate, a step that moves all weights of a hidden layer at random moves functions by this share of the
-noise at most."""
 CLIP_NORM = 10.0
 """Bound on the norm of the gradient of the log-density per point."""
 POINTS = 200
 """Largest number of points per task and step."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far parameters move per step.
+
+    Attributes:
+        rate: Learning rate of the first step; it falls to 0 along a cosine.
+        largest_move: At the first rate, a step that moves all weights of a hidden layer at random moves functions by
+            this many times the noise at most.
+    """
+
+    rate: float
+    largest_move: float
+
+
+SMALL_STEPS, LARGE_STEPS = Pace(3e-3, 1.0), Pace(3e-2, 10.0)
+"""Small steps end nearer to the best features. Large ones find, in a tenth of the time, those that are far away."""
 
 
 def can_train_features(model: MetaLearner) -> bool:
@@ -52,7 +66,9 @@ def can_train_features(model: MetaLearner) -> bool:
     )
 
 
-def train_features(model: MetaLearner, tasks: TaskSource, steps: int, *, progress: bool, seed: int) -> None:
+def train_features(
+    model: MetaLearner, tasks: TaskSource, steps: int, *, pace: Pace = SMALL_STEPS, progress: bool, seed: int
+) -> None:
     """Train hidden weights, the last layer's prior and the noise by the evidence of whole tasks, by Adam.
 
     The hidden weights' prior keeps a small uncertainty about its new means, as after `bnnp.starts.Empirical`. The model
@@ -62,19 +78,21 @@ def train_features(model: MetaLearner, tasks: TaskSource, steps: int, *, progres
         model: A model whose prior has been started (`can_train_features`).
         tasks: A task source.
         steps: Number of steps.
+        pace: How far parameters move per step.
         progress: Whether to show a progress bar.
         seed: Seed of the batches.
 
     Raises:
-        TrainingDiverged: If the evidence is not finite; the model has not changed.
+        TrainingDiverged: If the evidence is not finite, or the last layer's covariance becomes singular; the model has
+            not changed.
     """
     prior = model.weight_prior
     assert prior is not None
     generator = child(seed, 5)
     count = min(BATCH, len(tasks)) if isinstance(tasks, Collection) else BATCH
     first = _prepared(model, tasks.drawn(count, generator), generator)
-    free = _Free(model, first)
-    optimiser = torch.optim.Adam(free.parameters(), lr=RATE)
+    free = _Free(model, first, pace)
+    optimiser = torch.optim.Adam(free.parameters(), lr=pace.rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     with ProgressBar(steps, enabled=progress, label="features") as bar:
         for step in range(steps):
@@ -82,6 +100,8 @@ def train_features(model: MetaLearner, tasks: TaskSource, steps: int, *, progres
             density = _step(free, batch, optimiser, step)
             schedule.step()
             bar.advance({"log-density per point": density})
+    if torch.linalg.cholesky_ex(free.covariance()).info.any():
+        raise TrainingDiverged(steps, None, "the covariance of the last layer's weights became singular")
     free.write(first.x[first.mask])
 
 
@@ -108,9 +128,10 @@ class _Free(nn.Module):
         model: The model.
         batch: A prepared batch. Its inputs tell how much hidden weights move functions, and its outputs their scale, of
             which the noise stays at least a small share.
+        pace: How far parameters move per step.
     """
 
-    def __init__(self, model: MetaLearner, batch: TaskBatch):
+    def __init__(self, model: MetaLearner, batch: TaskBatch, pace: Pace):
         super().__init__()
         likelihood, prior, x = model.likelihood, model.weight_prior, batch.x[batch.mask]
         assert isinstance(likelihood, Gaussian)
@@ -120,7 +141,7 @@ class _Free(nn.Module):
         self.learns_noise = likelihood.learnable
         noise_at = likelihood.noise_at(x).detach().double().cpu()
         moves = moves_of_functions(prior.network, self.hidden, x, self.centre, _square(self.factor), noise_at)
-        self.scales = [min(1.0, LARGEST_MOVE / RATE / float(move.max())) for move in moves]
+        self.scales = [min(1.0, pace.largest_move / pace.rate / float(move.max())) for move in moves]
         self.moved = nn.ParameterList([torch.zeros_like(weights) for weights in self.hidden])
         self.shift, self.log_scale = (nn.Parameter(torch.zeros_like(self.centre)) for _ in range(2))
         self.lower = nn.Parameter(torch.zeros_like(self.factor)) if self.factor.ndim == 3 else None
@@ -140,6 +161,11 @@ class _Free(nn.Module):
         mean = self.centre + (self.factor @ self.shift.unsqueeze(-1))[..., 0]
         own = torch.diag_embed(scale) + self.lower.tril(-1)
         return UnitPrior(mean[None, None], self.factor @ own)
+
+    def covariance(self) -> Float[Tensor, "out d d"]:
+        """Covariance of the last layer's weights into each output."""
+        factor = _square(self.last_layer().factor.detach())
+        return factor @ factor.mT
 
     def log_evidence(self, batch: TaskBatch) -> Float[Tensor, "tasks"]:
         """Log-density of all outputs of each task of a prepared batch."""
@@ -167,7 +193,7 @@ class _Free(nn.Module):
         moves = moves_of_functions(prior.network, hidden, x, last.mean[0, 0], factor, noise_at)
         for layer, weights in enumerate(hidden):
             prior.assign_layer(layer, weights, (HIDDEN_NOISE / moves[layer]).amin().expand(weights.shape))
-        covariance = factor @ factor.mT
+        covariance = self.covariance()
         for unit, mean in enumerate(last.mean[0, 0]):
             prior.assign_unit(prior.network.num_layers - 1, unit, mean, covariance[unit])
         if likelihood.learnable:

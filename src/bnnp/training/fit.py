@@ -29,7 +29,7 @@ from bnnp.training.schedule import as_rate, parameter_groups, set_rate
 from bnnp.training.settings import DEFAULTS, FitSettings
 from bnnp.training.step import Gradient
 
-STREAM, NOISE = 1, 2
+STREAM, DRAWS = 1, 2
 """The branches of the run's random numbers that batches and weight samples draw from."""
 SAMPLES_WITHOUT_CLOSED_FORM = 32
 """Default number of samples per task and step, if the last layer is not integrated."""
@@ -165,7 +165,7 @@ def _train(
             while run.step < run.steps:
                 set_rate(run.optimiser, rate.at(run.step, run.steps))
                 batch = stream.batch(run.step)
-                outcome = run.take_step(partial(gradient, batch, seed, NOISE, run.step))
+                outcome = run.take_step(partial(gradient, batch, seed, DRAWS, run.step))
                 bar.advance(outcome.terms)
                 run.finish_step()
             return False

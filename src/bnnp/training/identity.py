@@ -13,6 +13,7 @@ from bnnp.objectives import Objective
 from bnnp.priors.starts import STARTS, as_start
 from bnnp.tasks.source import Collection
 from bnnp.tasks.stream import TaskStream
+from bnnp.training.draws import DrawsOfPrior
 from bnnp.training.schedule import as_rate
 from bnnp.training.settings import FitSettings
 
@@ -101,6 +102,8 @@ def _described(choice: Any) -> str:
         points = "" if choice.points_share == 1 else f", {choice.points_share:g} of the points"
         names = ", ".join((*choice.x_names, *choice.y_names))
         return f"{len(choice)} tasks of {names}{points}: {digest.hexdigest()[:16]}"
+    if isinstance(choice, DrawsOfPrior):
+        return f"draws of the prior, at the inputs of {_described(choice.tasks)}"
     if isinstance(choice, torch.optim.Optimizer):
         groups = [
             {k: v for k, v in group.items() if k not in ("params", "lr") and v is not None}

@@ -14,7 +14,7 @@ from bnnp.inference.climb import Climb
 from bnnp.inference.points import one_set
 from bnnp.inference.target import Target
 from bnnp.likelihoods.gaussian import Gaussian, at_points
-from bnnp.numerics.gaussian import Observations, UnitPrior, UpdateNoise, condition
+from bnnp.numerics.gaussian import Observations, UnitPrior, UpdateDraws, condition
 from bnnp.tasks.task import TaskBatch
 
 STEPS = 3000
@@ -161,11 +161,11 @@ class Laplace(ModeFinder):
         size = rows.shape[1]
         standard = UnitPrior(rows.new_zeros(1, 1, 1, size), rows.new_ones(1, size))
         seen = Observations(rows.new_zeros(1, 1, 1, len(rows)), rows.new_ones(1, 1, 1, len(rows)))
-        noise = UpdateNoise(
+        draws = UpdateDraws(
             normal((1, samples, 1, size), rows, generator), normal((1, samples, 1, len(rows)), rows, generator)
         )
         with torch.no_grad():
-            centred = condition(standard, rows[None, None], seen, noise).centred[0, :, 0]
+            centred = condition(standard, rows[None, None], seen, draws).centred[0, :, 0]
         position = mode[index].expand(samples, -1).clone()
         position[:, first:] += centred
         return position

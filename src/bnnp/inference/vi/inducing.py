@@ -18,7 +18,7 @@ from bnnp.inference_nets.base import MIN_PSEUDO_NOISE
 from bnnp.inference_nets.pseudo import inverse_noise
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.layerwise import Turn, Updated, through_layers
-from bnnp.numerics.gaussian import Observations, UpdateNoise, condition
+from bnnp.numerics.gaussian import Observations, UpdateDraws, condition
 
 LOG_NOISE_START = -1.0
 
@@ -120,6 +120,6 @@ class FromInducing:
         of_weights, of_points = (
             normal((len(phi), self.samples, units, count), phi, self.generator) for count in (size, phi.shape[-2])
         )
-        update = condition(prior, phi, seen, UpdateNoise(of_weights, of_points))
+        update = condition(prior, phi, seen, UpdateDraws(of_weights, of_points))
         weights = turn.of.from_units(turn.index, prior.mean + update.centred)
         return Updated(weights, lambda: update.whitened, update.kl.sum(-1))

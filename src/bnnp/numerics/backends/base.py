@@ -93,7 +93,7 @@ class UpdateData(Record):
         phi: Features.
         scale: `1/s` of every point.
         y: Observations.
-        noise: `e`, for the samples.
+        draws: `e`, for the samples.
     """
 
     precision: Float[Tensor, "1 prior_pairs units"]
@@ -101,7 +101,7 @@ class UpdateData(Record):
     phi: Float[Tensor, "rows n d"]
     scale: Float[Tensor, "scale_rows n units"]
     y: Float[Tensor, "y_rows n units"]
-    noise: Float[Tensor, "tasks samples n units"]
+    draws: Float[Tensor, "tasks samples n units"]
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class BackEnd(Protocol):
         """The update of `gaussian.py` in weight space for a part of the rows, into `solution` and `values`.
 
         With `D = diag(s)`, `r = D (y - phi mean)`, `Q = precision + phi^T D^2 phi + rest` and `b = phi^T D r + shift`,
-        posterior means are `Q^-1 b` and samples `Q^-1 (b + start - phi^T D noise)`.
+        posterior means are `Q^-1 b` and samples `Q^-1 (b + start - phi^T D draws)`.
 
         Returns:
             The least health, NaN where one is.

@@ -74,8 +74,8 @@ def update(
     total = phi.mT @ (residual * scale)
     if offsets.shift is not None:
         total = total + offsets.shift[part]
-    noise = phi.mT.unsqueeze(1) @ (here.noise * scale.unsqueeze(1))
-    drawn = _by_row(offsets.start, rows)[part] - noise + total.unsqueeze(1)
+    draws = phi.mT.unsqueeze(1) @ (here.draws * scale.unsqueeze(1))
+    drawn = _by_row(offsets.start, rows)[part] - draws + total.unsqueeze(1)
     prior, log_determinant = _prior(data), torch.empty_like(kl[part][:, 0])
     whole = _invert(unpacked(solution.inverse[part]) + prior, log_determinant, health[part][:, 0])
     solved = _each_unit(whole, torch.cat([total.unsqueeze(1), drawn], 1))
@@ -126,14 +126,14 @@ def _point_gradients(
     evidence: Float[Tensor, "rows 1 units"],
 ) -> tuple[Float[Tensor, "rows n d"], Float[Tensor, "rows n units"], Float[Tensor, "rows n units"]]:
     """Derivatives by features, scales and observations, from those by `Q`, samples, `phi^T D r` and the evidence."""
-    phi, scale, noise = here.phi, here.scale, here.noise
+    phi, scale, draws = here.phi, here.scale, here.draws
     misfit = here.y - phi @ here.mean
     residual, by_residual = scale * misfit, phi @ by_total
-    by_scale = residual * by_residual - (noise * (phi.unsqueeze(1) @ by_drawn)).sum(1)
+    by_scale = residual * by_residual - (draws * (phi.unsqueeze(1) @ by_drawn)).sum(1)
     by_residual = scale * by_residual - evidence * residual
     by_y = scale * by_residual
     by_phi = (scale * residual) @ by_total.mT - by_y @ here.mean.mT
-    by_phi -= ((scale.unsqueeze(1) * noise) @ by_drawn.mT).sum(1)
+    by_phi -= ((scale.unsqueeze(1) * draws) @ by_drawn.mT).sum(1)
     by_scale = by_scale + misfit * by_residual
     for points in _blocks(phi, scale.shape[-1]):
         some, weights = phi[:, points], scale[:, points]
@@ -147,7 +147,7 @@ def _part(data: base.UpdateData, part: slice) -> base.UpdateData:
     """Some rows of what an update needs, one for each: samples that share the features of a row are side by side."""
     rows = len(data.phi)
     mean, scale, y = (for_each(x, rows)[part] for x in (data.mean, data.scale, data.y))
-    return base.UpdateData(data.precision, mean, data.phi[part], scale, y, _by_row(data.noise, rows)[part])
+    return base.UpdateData(data.precision, mean, data.phi[part], scale, y, _by_row(data.draws, rows)[part])
 
 
 def _by_row(x: Float[Tensor, "tasks samples n units"], rows: int) -> Float[Tensor, "rows columns n units"]:
