@@ -30,7 +30,13 @@ FRESH = 400
 class Subjects(bnnp.tasks.TaskSource):
     """Concentrations after a dose, whose rise and fall, size and level differ between subjects."""
 
-    in_size, out_size = 3, 1
+    @property
+    def in_size(self) -> int:
+        return 3
+
+    @property
+    def out_size(self) -> int:
+        return 1
 
     def draw(self, count: int, generator: torch.Generator) -> list[bnnp.tasks.Task]:
         return [self.subject(generator, str(number)) for number in range(count)]
@@ -49,9 +55,14 @@ class Subjects(bnnp.tasks.TaskSource):
         return Ranges(((-1.0, 1.0), (-1.0, 1.0), (-3.0, 3.0)), ((-5.0, 10.0),))
 
 
+def _gaussian(model: bnnp.BNNP) -> bnnp.Gaussian:
+    assert isinstance(model.likelihood, bnnp.Gaussian)
+    return model.likelihood
+
+
 def score(model: bnnp.BNNP, fresh: list[bnnp.tasks.Task]) -> np.ndarray:
     """Mean log-density of the unknown points of every task, with hidden weights at the means of their prior."""
-    prior, noise = model.prior, model.likelihood.noise.detach().double()
+    prior, noise = model.prior, _gaussian(model).noise.detach().double()
     hidden = [prior.from_units(i, prior.layer(i, []).mean)[0, 0] for i in range(2)]
     last = prior.layer(2, [])
     found = []
@@ -77,7 +88,7 @@ def started(source: bnnp.tasks.TaskSource, counts: list[int], seed: int) -> Iter
         mean, covariance = fitted.in_weights(*mixed.of_new_task(sums))
         noise_at = mixed.noise.expand(len(torch.cat(seen.x)), 1)
         seen.assign(model.prior, model.network, fitted.hidden, mean, covariance, noise_at)
-        model.likelihood.set_noise(mixed.noise * seen.y_scale)
+        _gaussian(model).set_noise(mixed.noise * seen.y_scale)
         yield count, model
 
 
