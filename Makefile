@@ -37,7 +37,7 @@ lint: .venv/installed
 
 docs: .venv/installed  ## The documentation as a site, in site/
 	$(BIN)/mkdocs build --strict
-	for name in sawtooth heaviside gp; do $(BIN)/bnnp app zoo:$$name --source $$name --export site/zoo/$$name.html; done
+	for name in sawtooth heaviside gp curves; do $(BIN)/bnnp app zoo:$$name --source $$name --export site/zoo/$$name.html; done
 
 bench: .venv/installed  ## Time a training step and a prediction, beside a plain transcription and the machine's limit
 	$(BIN)/bnnp bench --plain benchmarks/plain.py

@@ -1,7 +1,7 @@
 """Train the models that ship with the package (`src/bnnp/zoo`), all in the same way.
 
     OMP_NUM_THREADS=1 python benchmarks/zoo.py train sawtooth --minutes 6 --out records
-    python benchmarks/zoo.py ship records        # copy models and records, and write the README beside them
+    python benchmarks/zoo.py ship records        # copy models and records, and write their sections of the README
 
 `bnnp.learn` decides everything, as for `python benchmarks/recipe.py run`, which also says what a record holds; only the
 network is smaller, so that the page answers fast, and contexts may be smaller and larger. Nothing depends on the
@@ -34,17 +34,16 @@ def train(given: argparse.Namespace) -> None:
 
 def ship(given: argparse.Namespace) -> None:
     """Copy the models of a folder into the package, and write what their records say."""
+    page = ZOO / "README.md"
+    first, *rest = page.read_text().split("\n## ")
+    sections = {part.split("`")[1]: part.strip() for part in rest}
     for file in sorted(given.folder.glob("*.json")):
         record = json.loads(file.read_text())
-        shutil.copy(file.with_suffix(".bnnp"), ZOO / f"{record['source']}.bnnp")
-        (ZOO / f"{record['source']}.json").write_text(json.dumps(record, indent=1) + "\n")
-    (ZOO / "README.md").write_text(readme())
-
-
-def readme() -> str:
-    """What the records of the models that ship say."""
-    records = [json.loads((ZOO / f"{name}.json").read_text()) for name in PROCESSES if (ZOO / f"{name}.json").exists()]
-    return "# Models that ship\n\n" + "\n".join(section(record) for record in records)
+        name = record["source"]
+        shutil.copy(file.with_suffix(".bnnp"), ZOO / f"{name}.bnnp")
+        (ZOO / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+        sections[f"zoo:{name}"] = section(record)
+    page.write_text("\n\n## ".join([first.strip(), *(text.strip() for text in sections.values())]) + "\n")
 
 
 def section(record: dict[str, Any]) -> str:
@@ -58,7 +57,7 @@ def section(record: dict[str, Any]) -> str:
     }
     of_prior = {kind.replace("_", " "): value for kind, value in record["prior"].items()}
     known = {kind: f"{value:.3f}" for kind, value in (scores | of_prior).items() if value is not None}
-    return f"""## `zoo:{name}`
+    return f"""`zoo:{name}`
 {PROCESSES[name]} Network {layers}, learned in {record["cpu_seconds"] / 60:.0f} minutes of one processor by
 
     OMP_NUM_THREADS=1 python benchmarks/zoo.py train {name} --minutes {record["minutes"]:g} --out records

@@ -282,7 +282,7 @@ def test_views_of_one_tensor_are_written_apart(tmp_path):
 
 
 def test_what_ships():
-    assert bnnp.zoo_names() == ["gp", "heaviside", "sawtooth"]
+    assert bnnp.zoo_names() == ["curves", "gp", "heaviside", "sawtooth"]
 
 
 def shipped_prior_draws(name: str) -> np.ndarray:
