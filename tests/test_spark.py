@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 import bnnp
 from bnnp import spark
@@ -108,3 +109,18 @@ def test_a_real_spark_gives_the_same_numbers(session, model, rows):
     pd.testing.assert_frame_equal(in_order, predicted(model, rows, 100), check_exact=True)
     with pytest.raises(ValueError, match=r"frame: got the columns row, time, site, conc, expected 'who' among them"):
         spark.schema(model, given.drop("who"))
+
+
+@pytest.mark.filterwarnings("ignore")  # of Spark's own
+def test_a_frame_of_a_real_spark_is_one_context(session):
+    model, random = bnnp.BNNP(1, 1, hidden=(4, 3), dtype=torch.float64, seed=0), np.random.default_rng(2)
+    points = pd.DataFrame({"t": np.repeat([0.5, 1.5, 2.5], 20), "c": random.normal(size=60), "other": "a"})
+    frame = session.createDataFrame(points).repartition(5, "t").cache()  # three values, so that some partition is empty
+    post = model.condition(spark.context(frame, x=["t"], y=["c"]), num_samples=6, chunk_size=8)
+    in_order = frame.toPandas()  # partition by partition
+    whole = model.condition([(in_order[["t"]].to_numpy(), in_order[["c"]].to_numpy())], num_samples=6, chunk_size=60)
+    assert post.points == 60
+    for one, other in zip(post.weights, whole.weights, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match=r"frame: got the columns t, c, other, expected dose too"):
+        spark.context(frame, x=["t", "dose"], y=["c"])

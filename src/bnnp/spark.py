@@ -1,4 +1,4 @@
-"""Predictions for the subjects of a Spark data frame. Needs `pip install bnnp[spark]`.
+"""Predictions for the subjects of a Spark data frame, and contexts that are one. Needs `pip install bnnp[spark]`.
 
     from bnnp import spark
 
@@ -8,11 +8,17 @@ The frame has the columns of the training table. Rows with outputs are known poi
 predicted from the known points of the same subject. `repartition` puts all rows of a subject into one partition, which
 one process reads as a whole: give it a number, as in `repartition(200, "subject")`, for partitions that fit. No number
 of a subject depends on the others, so neither partitions nor machines change a bit of the result.
+
+    post = model.condition(spark.context(frame, x=["time"], y=["conc"]), num_samples=20, chunk_size=4096)
+
+Here all rows of the frame are points of one data set. Partitions send sums, once for every layer of the network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +29,15 @@ from bnnp.models import MetaLearner
 from bnnp.prediction.frames import prediction_names
 from bnnp.questions import FROM_PRIOR, OUTSIDE, WINDOW, Questions, answers
 from bnnp.tasks.datasets.optional import optional_module
+from bnnp.tasks.named import names_of
+from bnnp.tasks.parquet import numbers_in
+from bnnp.tasks.parts import Part, Parts, Work
 from bnnp.tasks.tables import read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["predictor", "schema"]
+__all__ = ["context", "predictor", "schema"]
 
 
 def predictor(
@@ -83,6 +92,55 @@ def schema(model: MetaLearner, frame: Any) -> Any:
     new = [(name, types.DoubleType()) for name in prediction_names(model.likelihood, model.columns)]
     new += [(name, types.BooleanType()) for name in _marks(model)]
     return types.StructType([*kept, *(types.StructField(name, kind) for name, kind in new)])
+
+
+def context(frame: Any, *, x: Sequence[str], y: Sequence[str]) -> Parts:
+    """All rows of a frame as one context, of which every partition is read where it is.
+
+    The frame is computed once to count rows and once for every layer, so it should come from files, or be cached:
+    `frame.cache()`. A partition sends `8 K u (d^2/2 + 2.5 d)` bytes for a layer of `u` units with `d` inputs and `K`
+    samples, and the driver holds those of all partitions.
+
+    Args:
+        frame: The frame, with a finite number in every cell of these columns.
+        x: Input columns.
+        y: Output columns.
+
+    Returns:
+        What `model.condition` takes in place of inputs and outputs.
+
+    Raises:
+        ValueError: If the frame does not have these columns.
+    """
+    inputs, outputs = names_of(x, "x"), names_of(y, "y")
+    missing = [name for name in (*inputs, *outputs) if name not in frame.columns]
+    if missing:
+        raise ValueError(f"frame: got the columns {', '.join(frame.columns)}, expected {', '.join(missing)} too")
+    columns = frame.select(*inputs, *outputs)
+    parts = [[] for _ in range(frame.rdd.getNumPartitions())]  # Spark's own partitions take their places
+    return Parts(parts, partial(_in_partitions, columns, len(inputs)))
+
+
+def _in_partitions(frame: Any, inputs: int, work: Work, parts: list[Part]) -> list[tuple[int, Any]]:
+    """A map over the partitions of a frame. Spark passes over those without rows."""
+    rows = frame.mapInArrow(partial(_of_rows, inputs, work, parts), "part int, found binary").collect()
+    found = dict(pickle.loads(row.found) for row in rows)
+    return [(part.number, found[part.number]) if part.number in found else work(part) for part in parts]
+
+
+def _of_rows(inputs: int, work: Work, parts: list[Part], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What is found in the partition that this process reads."""
+    import pyarrow as pa
+    from pyspark import TaskContext  # pyright: ignore[reportMissingImports]
+
+    def points() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for batch in batches:
+            numbers = numbers_in(pa.Table.from_batches([batch]), "frame")
+            yield numbers[:, :inputs], numbers[:, inputs:]
+
+    task: Any = TaskContext.get()
+    found = pickle.dumps(work(replace(parts[task.partitionId()], points=points)))
+    yield pa.RecordBatch.from_pydict({"part": pa.array([task.partitionId()], pa.int32()), "found": [found]})
 
 
 def _predicted(

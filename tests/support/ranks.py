@@ -27,23 +27,22 @@ def train(steps: int, folder: str | None) -> bnnp.FitResult:
     return bnnp.fit(model, tasks(), steps=steps, settings=settings, checkpoint=checkpoint, progress=False)
 
 
-def kill_after(step: int) -> None:
-    """Kill this process in the middle of its run."""
+def tell_steps(last: int) -> None:
+    """Print the number of every step, and kill this process after one of them, in the middle of its run."""
     finish = Run.finish_step
 
-    def finish_and_end(run: Run) -> None:
+    def finish_and_tell(run: Run) -> None:
         finish(run)
-        if run.step == step:
+        print(run.step, flush=True)
+        if run.step == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    setattr(Run, "finish_step", finish_and_end)  # noqa: B010
+    setattr(Run, "finish_step", finish_and_tell)  # noqa: B010
 
 
 if __name__ == "__main__":
     rank, size, meeting, steps, folder, killed = sys.argv[1:7]
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=int(rank), world_size=int(size))
-    if rank == "1":
-        kill_after(int(killed))
-    print("training", flush=True)
+    tell_steps(int(killed) if rank == "1" else 0)
     train(int(steps), folder)

@@ -21,6 +21,7 @@ from bnnp.models.inferring import InferredWeights, InferringModel
 from bnnp.models.many import WeightPosteriors, checked_tasks
 from bnnp.models.posterior import WeightPosterior
 from bnnp.networks.transformer import AttentionNetwork
+from bnnp.tasks.parts import Parts
 from bnnp.tasks.pieces import Pieces
 from bnnp.tasks.task import SplitBatch, Task, TaskBatch
 
@@ -35,7 +36,7 @@ class AmortisedModel(InferringModel):
 
     def condition(
         self,
-        x: ArrayLike | Tensor | Pieces,
+        x: ArrayLike | Tensor | Pieces | Parts,
         y: ArrayLike | Tensor | None = None,
         *,
         num_samples: int | None = None,
@@ -48,7 +49,8 @@ class AmortisedModel(InferringModel):
 
         Args:
             x: Inputs (points, in). With `chunk_size` also a `numpy.memmap`, or, in place of `x` and `y`, pieces: what
-                `bnnp.tasks.from_parquet` gives, an iterable of pairs `(x, y)`, or a function that gives an iterator.
+                `bnnp.tasks.from_parquet` gives, an iterable of pairs `(x, y)`, or a function that gives an iterator; or
+                `bnnp.tasks.Parts`, which other processes or machines read.
             y: Outputs (points, out).
             num_samples: Number of weight samples. By default as many as predictions need (`bnnp.models.enough`), 32 to
                 1000; without a Gaussian likelihood, 1000.

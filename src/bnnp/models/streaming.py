@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from bnnp._core.progress import points_bar
 from bnnp._core.ranks import ALONE, Ranks
-from bnnp.models.draws import Draws, in_canonical_order, sample_chunks
+from bnnp.models.contexts import Context, ContextInParts
+from bnnp.models.draws import Draws, sample_chunks
 from bnnp.models.evidence import WeightModel
 from bnnp.models.inferring import InferredWeights
 from bnnp.models.layerwise import Turn, Updated, through_layers
 from bnnp.models.posterior import WeightPosterior
-from bnnp.models.sums import check_can_be_cut, conditioned_on, no_inputs, no_points, sums_with_draws
-from bnnp.tasks.pieces import ArrayPieces, ParquetPieces, pieces_of
-from bnnp.tasks.task import TaskBatch
+from bnnp.models.sums import check_can_be_cut, conditioned_on, no_inputs
+from bnnp.tasks.parts import Parts
 
 
 def sampler(
@@ -40,7 +40,12 @@ def sampler(
         ValueError: If the contexts of the model cannot be cut into chunks, or the data do not fit it.
     """
     check_chunk_size(model, chunk_size)
-    context = _Context.of(model, x, y, chunk_size, ranks)
+    if isinstance(x, Parts):
+        if y is not None or ranks.size > 1:
+            raise ValueError("x: got a context in parts together with y or group, expected it alone")
+        context = ContextInParts(model, x, chunk_size)
+    else:
+        context = Context.of(model, x, y, chunk_size, ranks)
 
     def posterior(samples: range) -> WeightPosterior:
         runs = sample_chunks(samples, _numbers_per_sample(model, chunk_size))
@@ -69,87 +74,24 @@ def check_chunk_size(model: WeightModel, chunk_size: Any) -> None:
     check_can_be_cut(model, "chunk_size")
 
 
-@dataclass
-class _Context:
-    """The chunks of a context, prepared for a model.
-
-    Attributes:
-        model: The model.
-        read: Gives an iterator over the pieces of the context, from the start.
-        chunk_size: Points per chunk.
-        points: Number of points; where it is None, the first reading counts them.
-        ranks: The processes that each hold a part of the context.
-    """
-
-    model: WeightModel
-    read: Callable[[], Iterator[tuple[Any, Any]]]
-    chunk_size: int
-    points: int | None
-    ranks: Ranks = ALONE
-    _counts: list[int] = field(default_factory=list)
-
-    @staticmethod
-    def of(model: WeightModel, x: Any, y: Any, chunk_size: int, ranks: Ranks) -> _Context:
-        if y is None:
-            return _Context(model, pieces_of(x), chunk_size, len(x) if isinstance(x, ParquetPieces) else None, ranks)
-        if hasattr(x, "filename") or ranks.size > 1:  # a memmap or a part: not sorted, so taken in its own order
-            pieces = ArrayPieces(x, y, chunk_size)
-        else:
-            task = in_canonical_order(model.checked_task(x, y))
-            pieces = ArrayPieces(task.x, task.y, chunk_size)
-        return _Context(model, lambda: iter(pieces), chunk_size, len(pieces), ranks)
-
-    def counts(self) -> list[int]:
-        """The points of every process; they are counted once."""
-        if not self._counts:
-            if self.points is None:
-                self.points = sum(len(x) for x, _ in self.read())
-            counts = torch.zeros(self.ranks.size, dtype=torch.int64)
-            counts[self.ranks.rank] = self.points
-            self._counts = self.ranks.sum(counts).tolist()
-        return self._counts
-
-    def chunks(self) -> Iterator[tuple[int, TaskBatch]]:
-        """Each chunk with the number of its first point."""
-        first_point = sum(self.counts()[: self.ranks.rank]) if self.ranks.size > 1 else 0
-        start = 0
-        for x, y in self.read():
-            task = self.model.checked_task(x, y)
-            for first in range(0, len(task), self.chunk_size):
-                part = task.take(torch.arange(first, min(first + self.chunk_size, len(task))))
-                yield first_point + start, self.model.prepare(TaskBatch.of([part], device=self.model.device))
-                start += len(part)
-        if self.points is None:
-            self.points = start
-        if start != self.points:
-            raise ValueError(
-                f"x: got {start} points in one reading of the context and {self.points} in another, expected the same "
-                "points in every reading"
-            )
-
-
 @dataclass(frozen=True)
 class FromStream:
-    """An update that conditions a layer on sums over chunks; no chunk is kept after it was read.
+    """An update that conditions a layer on sums over points that are read one chunk after the other.
 
     Attributes:
         model: The model.
-        context: The chunks.
+        context: The points.
         draws: The normal draws behind the samples.
         advance: Is called with the number of points after each chunk.
     """
 
     model: WeightModel
-    context: _Context
+    context: Context | ContextInParts
     draws: Draws
     advance: Callable[[int], object]
 
     def __call__(self, turn: Turn) -> Updated:
-        sums = no_points(self.model, turn.index, len(self.draws.samples))
-        for start, batch in self.context.chunks():
-            sums = sums + sums_with_draws(self.model, turn, batch, self.draws, start)
-            self.advance(batch.x.shape[1])
-        new = conditioned_on(turn, sums.over(self.context.ranks), self.draws)
+        new = conditioned_on(turn, self.context.sums(turn, self.draws, self.advance), self.draws)
         last = turn.index == self.model.network.num_layers - 1
         return new if last else replace(new, sums=None)  # sums of other layers are large and not needed
 

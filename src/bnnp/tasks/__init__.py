@@ -11,6 +11,7 @@ from bnnp.tasks.datasets.paper_tests import posterior_quality_test, sawtooth_tes
 from bnnp.tasks.datasets.registry import SOURCES
 from bnnp.tasks.exact import ExactPredictive
 from bnnp.tasks.parquet import ParquetTasks
+from bnnp.tasks.parts import Parts
 from bnnp.tasks.pieces import ParquetPieces, from_parquet
 from bnnp.tasks.source import Collection, TaskSource, from_arrays
 from bnnp.tasks.split import ContextCount, random_split
@@ -25,6 +26,7 @@ __all__ = [
     "ExactPredictive",
     "ParquetPieces",
     "ParquetTasks",
+    "Parts",
     "Split",
     "SplitBatch",
     "Table",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -142,22 +142,16 @@ def scanned(blocks: Blocks, task: str, names: list[str]) -> Scan:
     Raises:
         ValueError: If the rows of a task are not together, a value is not a finite number, or a column does not vary.
     """
-    starts, seen, row, last, where = [], set(), 0, None, str(blocks.path)
+    starts, names_of_tasks, row, last, where = [], _Names(task, str(blocks.path)), 0, None, str(blocks.path)
     count, mean, square = 0, np.zeros(len(names)), np.zeros(len(names))
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     for piece in blocks.pieces([task, *names], ROWS_AT_ONCE):
         if piece.num_rows == 0:
             continue
         ids = piece.column(0).to_numpy()
-        for place, given in _changes(ids, last):
-            name = _checked_name(given, task, row + place, where)
-            if name in seen:
-                raise ValueError(
-                    f"{where}: got rows of task {name!r} in two places, expected the rows of a task together; sort by "
-                    f"{task!r}"
-                )
-            seen.add(name)
-            starts.append(row + place)
+        places = np.flatnonzero(np.append(last is None or ids[0] != last, ids[1:] != ids[:-1]))
+        names_of_tasks.add(ids[places], row + places)
+        starts.append(row + places)
         last = ids[-1]
         values = numbers_in(piece.select(names), where, row)
         _check(values, where, names, row)
@@ -169,14 +163,24 @@ def scanned(blocks: Blocks, task: str, names: list[str]) -> Scan:
     for name, constant in zip(names, low >= high, strict=True):
         if constant:
             raise ValueError(f"{where}: column {name!r}: got no rows or one value in all, expected one that varies")
-    return Scan(np.array([*starts, row]), mean, np.sqrt(square / (count - 1)), low, high)
+    return Scan(np.append(np.concatenate(starts), row), mean, np.sqrt(square / (count - 1)), low, high)
 
 
-def _changes(ids: np.ndarray, last: Any) -> Iterator[tuple[int, Any]]:
-    """Where another task begins, and its name."""
-    places = [0] if last is None or ids[0] != last else []
-    for place in (*places, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1)):
-        yield int(place), ids[place]
+class _Names:
+    """The names of all tasks of a file, of which none may come twice."""
+
+    def __init__(self, column: str, where: str):
+        self.column, self.where, self.seen = column, where, set[str]()
+
+    def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
+        """Take in the tasks that begin at some rows."""
+        for name in Column(self.column, ids, rows, f"{self.where}: ").names().tolist():
+            if name in self.seen:
+                raise ValueError(
+                    f"{self.where}: got rows of task {name!r} in two places, expected the rows of a task together; "
+                    f"sort by {self.column!r}"
+                )
+            self.seen.add(name)
 
 
 def numbers_in(table: Any, where: str, first: int = 0) -> np.ndarray:
@@ -194,10 +198,6 @@ def numbers_in(table: Any, where: str, first: int = 0) -> np.ndarray:
     columns = zip(table.column_names, table.columns, strict=True)
     found = [Column.of(cells.to_pandas(), name, rows, f"{where}: ").numbers() for name, cells in columns]
     return np.stack(found, axis=1)
-
-
-def _checked_name(name: Any, column: str, row: int, where: str) -> str:
-    return Column(column, np.array([name], dtype=object), np.array([row]), f"{where}: ").names()[0]
 
 
 def _check(values: np.ndarray, where: str, names: list[str], row: int) -> None:
