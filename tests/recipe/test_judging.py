@@ -53,3 +53,5 @@ def test_the_standard_error_of_a_gain_is_over_tasks_and_not_over_their_divisions
     known = (marginal(after.known) - marginal(before.known)).reshape(6, 4).mean(1)
     by_task = (known + marginal(after.alone) - marginal(before.alone)) / 2
     np.testing.assert_allclose(left_out.gain(after, before), (by_task.mean(), by_task.std(ddof=1) / 6**0.5))
+    of_inference = left_out.gain(after, before, of_inference=True)
+    np.testing.assert_allclose(of_inference, (known.mean(), known.std(ddof=1) / 6**0.5))

@@ -60,7 +60,7 @@ def test_rounds_that_do_not_help_leave_the_start(monkeypatch):
 def helps(monkeypatch, *answers: bool) -> None:
     """Let the first rounds help or not, as told; later ones do not."""
     told = [*answers, False, False, False]
-    monkeypatch.setattr(judging.LeftOut, "gain", lambda *_: (1.0 if told.pop(0) else -1.0, 0.0))
+    monkeypatch.setattr(judging.LeftOut, "gain", lambda *_, **__: (1.0 if told.pop(0) else -1.0, 0.0))
 
 
 def counted(monkeypatch) -> list[tuple[str, int, int]]:
@@ -120,7 +120,7 @@ def test_inference_on_finite_tasks_learns_from_draws_and_is_judged_by_all_of_the
         return bnnp.fit(model, tasks, **options)
 
     monkeypatch.setattr(rounds, "fit", watched)
-    monkeypatch.setattr(judging.LeftOut, "gain", lambda self, *_: (judged_by.append(self.count), (-1.0, 0.0))[1])
+    monkeypatch.setattr(judging.LeftOut, "gain", lambda self, *_, **__: (judged_by.append(self.count), (-1.0, 0.0))[1])
     model = bnnp.BNNP(1, 1, (4, 4), "tanh", last_layer="likelihood", seed=0)
     bnnp.learn(model, levels(), progress=False)
     assert learned_from == [(DrawsOfPrior, 0, None), (bnnp.tasks.Collection, 1, None)]
@@ -197,7 +197,7 @@ def test_the_time_ends_the_rounds_of_a_source():
 
 
 def test_a_stopped_run_goes_on_from_its_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(judging.LeftOut, "gain", lambda *_: (-1.0, 0.0))
+    monkeypatch.setattr(judging.LeftOut, "gain", lambda *_, **__: (-1.0, 0.0))
     whole = bnnp.learn(small(), lines(), folder=tmp_path, progress=False)
     again = bnnp.learn(small(), lines(), folder=tmp_path, progress=False)
     for one, other in zip(whole.model.prior.sample(1, 0), again.model.prior.sample(1, 0), strict=True):

@@ -73,9 +73,10 @@ class LeftOut:
         known, alone = (scores_of(model, splits, num_samples) for splits in (self.splits, self.without_contexts()))
         return Judgement(known, alone)
 
-    def gain(self, found: Judgement, before: Judgement) -> tuple[float, float]:
-        """Mean gain in worth, and its standard error over tasks."""
-        gains = (self._by_task(found) - self._by_task(before)).mean(0)
+    def gain(self, found: Judgement, before: Judgement, *, of_inference: bool = False) -> tuple[float, float]:
+        """Mean gain in worth, and its standard error over tasks; of inference alone, from known points alone."""
+        gains = self._by_task(found) - self._by_task(before)
+        gains = gains[0] if of_inference else gains.mean(0)
         return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5) if len(gains) > 1 else np.inf
 
     def _by_task(self, judgement: Judgement) -> np.ndarray:

@@ -160,9 +160,9 @@ class Rounds:
             except FactorisationError as error:
                 return now.without(f"{after}: after the next one, left-out data sets could not be predicted ({error}).")
             per_step = (time.monotonic() - began) / steps
-            mean, error = judge.gain(found, before)
+            mean, error = judge.gain(found, before, of_inference=part == INFERENCE)
             if not mean > max(LEAST_GAIN, error):
-                return now.without(f"{after}: {_no_help(count, steps, mean, error)}")
+                return now.without(f"{after}: {_no_help(part, count, steps, mean, error)}")
             history, helped = _after(now.history, result.history), {**now.rounds, part: (*done, steps)}
             before, now = found, replace(now, model=tried, scores=scores, history=history, rounds=helped)
 
@@ -256,8 +256,9 @@ def _after(history: History, later: History) -> History:
     return History([*history.steps, *moved])
 
 
-def _no_help(count: int, steps: int, gain: float, error: float) -> str:
+def _no_help(part: str, count: int, steps: int, gain: float, error: float) -> str:
+    averaged = ", averaged over predictions with and without known points,"
     return (
-        f"round {count + 1}, of {steps} steps, changed the log-density per point of left-out data sets, averaged "
-        f"over predictions with and without known points, by {gain:+.3f} (standard error {error:.3f})."
+        f"round {count + 1}, of {steps} steps, changed the log-density per point of left-out data sets"
+        f"{'' if part == INFERENCE else averaged} by {gain:+.3f} (standard error {error:.3f})."
     )
