@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy import special, stats
 
+import bnnp
 from bnnp import BNNP, Bernoulli, Categorical, Gaussian, Network, SampledPredictive
 from bnnp._core.columns import Columns
 from bnnp.likelihoods.base import Likelihood
@@ -266,3 +267,17 @@ def test_prediction_of_another_number_of_columns_is_refused(name):
         post.predict(np.zeros((3, 2)))
     with pytest.raises(ValueError, match="x: got 2 columns"):
         post.functions()[0](np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("by_samples", [False, True])
+def test_predictions_stay_what_they_are_when_the_model_is_trained_on(by_samples):
+    model = bnnp.BNNP(1, 1, (4,), likelihood=bnnp.Gaussian(0.1), seed=0)
+    x = np.linspace(-1, 1, 6)[:, None]
+    post = model.condition(x, np.sin(x), num_samples=3, seed=0)
+    pred = (post.predict_by_samples if by_samples else post.predict)(x)
+    before = pred.mean, pred.std, pred.quantile(0.9), pred.samples
+    tasks = bnnp.tasks.from_arrays([(5 + x, 100 + 20 * np.sin(k * x)) for k in range(1, 4)])
+    bnnp.fit(model, tasks, steps=2, progress=False, seed=0)  # takes the units of these data
+    assert model.columns.y_shift.item() > 50
+    for now, was in zip((pred.mean, pred.std, pred.quantile(0.9), pred.samples), before, strict=True):
+        np.testing.assert_allclose(now, was, rtol=1e-6)

@@ -1,6 +1,7 @@
 """The contract of a prediction at new inputs."""
 
 import abc
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -184,9 +185,14 @@ class Predictive(Shown, abc.ABC):
         return dataset(self)
 
     def at(self, x: Float[Tensor, "points x"]) -> Self:
-        """The same predictions, with the inputs that they are for, in the user's units."""
+        """The same predictions, with the inputs that they are for, in the user's units.
+
+        They keep the units and the noise of now: a training that goes on changes those of the model.
+        """
         record: Any = self
-        return replace(record, inputs=as_numpy(x))
+        learned = any(True for _ in self.likelihood.parameters())
+        likelihood = copy.deepcopy(self.likelihood) if learned else self.likelihood
+        return replace(record, inputs=as_numpy(x), columns=copy.deepcopy(self.columns), likelihood=likelihood)
 
     def log_prob(self, y: ArrayLike | Tensor) -> np.ndarray:
         """Log predictive density of each observed point by itself, in the user's units.
