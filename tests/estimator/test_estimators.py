@@ -102,7 +102,7 @@ def test_one_data_set_of_one_input_is_predicted_under_a_prior_of_the_package():
     mean, std = own.predict(x[:, None], return_std=True)
     assert np.abs(mean - 500 - 100 * np.sin(x / 4)).mean() < 20
     assert 10 < std.mean() < 40
-    with pytest.raises(ValueError, match="got 'other', expected one of gp"):
+    with pytest.raises(ValueError, match="got 'other', expected one of curves"):
         bnnp.BNNPRegressor(prior="zoo:other").fit(x[:, None], y)
 
 
