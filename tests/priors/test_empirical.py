@@ -226,3 +226,16 @@ def test_a_noise_that_grows_along_the_input_is_found_in_the_units_of_the_model()
     at = model.columns.standardise_x(torch.tensor([[100.2], [102.0], [103.8]]).double())
     found = (model.noise_at(at) * model.columns.y_scale)[:, 0].detach()
     np.testing.assert_allclose(found, 0.7 * np.exp(0.75 * np.array([-1.8, 0.0, 1.8])), rtol=0.4)
+
+
+@pytest.mark.usefixtures("few_choices")
+def test_inference_networks_that_have_learned_nothing_say_next_to_nothing():
+    """Two models whose inference networks are different random ones agree, however many points are known."""
+    random = torch.Generator().manual_seed(0)  # much noise: the start then leaves hidden weights uncertain
+    noisy = [(task.x, task.y + 2 * torch.randn(task.y.shape, generator=random)) for task in curves(8).tasks]
+    (x, y), *_ = [(task.x, task.y) for task in curves(1, points=400).tasks]
+    found = [
+        started(bnnp.tasks.from_arrays(noisy), seed=seed).condition(x, y, num_samples=50, seed=0).predict(x[:40])
+        for seed in (1, 2)
+    ]
+    assert np.abs(found[0].mean - found[1].mean).max() < 0.1 * found[0].function_std.min()

@@ -11,6 +11,8 @@ from bnnp.numerics.gaussian import Observations
 
 LOG_NOISE_START = -2.0
 """About where the predicted log pseudo-noise starts."""
+LOG_NOISE_OF_SILENCE = 3.0
+"""The same where networks that have learned nothing should say next to nothing."""
 
 
 class AmortisedLinear(nn.Module):
@@ -29,8 +31,12 @@ class AmortisedLinear(nn.Module):
         self.min_noise = min_noise
         self.units = units
         self.encoder = encoder
-        outputs = self.outputs(units, true_outputs)
-        encoder.set_output_bias(slice(outputs - units, outputs), LOG_NOISE_START)
+        self.start_noise(LOG_NOISE_START)
+
+    def start_noise(self, log_noise: float) -> None:
+        """Set about where the predicted log pseudo-noise starts."""
+        outputs = self.outputs(self.units, self.true_outputs)
+        self.encoder.set_output_bias(slice(outputs - self.units, outputs), log_noise)
 
     @staticmethod
     def outputs(units: int, true_outputs: bool) -> int:

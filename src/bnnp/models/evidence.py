@@ -16,7 +16,7 @@ from bnnp._core.shapes import Float, Tensor
 from bnnp.inference_nets.base import Encoders
 from bnnp.inference_nets.choices import to_config
 from bnnp.inference_nets.pointwise import PointEncoder, side_by_side
-from bnnp.inference_nets.pseudo import AmortisedLinear
+from bnnp.inference_nets.pseudo import LOG_NOISE_OF_SILENCE, AmortisedLinear
 from bnnp.likelihoods.base import Likelihood, checked_likelihood
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
@@ -108,6 +108,12 @@ class WeightModel(MetaLearner):
             "inference": to_config(self.inference),
             "last_layer": self.last_layer,
         }
+
+    def silence_inference(self) -> None:
+        """Let the inference networks of the hidden layers say next to nothing, until they learn otherwise."""
+        for layer in self.layers[: self.network.num_layers - 1]:
+            if isinstance(layer, AmortisedLinear):
+                layer.start_noise(LOG_NOISE_OF_SILENCE)
 
     # --- what a layer sees -----------------------------------------------------------------------------------------
 

@@ -50,9 +50,9 @@ MANY_TASKS = 48
 """With fewer tasks to learn from, only the first part of the training is done, and only for the first model and those
 that can warp functions: there are too few tasks for the rest."""
 CLEARLY = 2.0
-"""A model whose start is so many standard errors worse than another one's is not trained."""
+"""A difference counts if it is more than so many standard errors."""
 LEAST_GAIN = 0.005
-"""A round counts as better if left-out tasks gain so much log-density per point, and more than its standard error."""
+"""A round counts as better if left-out tasks clearly gain, and at least so much log-density per point."""
 
 
 @dataclass
@@ -161,7 +161,7 @@ class Rounds:
                 return now.without(f"{after}: after the next one, left-out data sets could not be predicted ({error}).")
             per_step = (time.monotonic() - began) / steps
             mean, error = judge.gain(found, before, of_inference=part == INFERENCE)
-            if not mean > max(LEAST_GAIN, error):
+            if not mean > max(LEAST_GAIN, CLEARLY * error):
                 return now.without(f"{after}: {_no_help(part, count, steps, mean, error)}")
             history, helped = _after(now.history, result.history), {**now.rounds, part: (*done, steps)}
             before, now = found, replace(now, model=tried, scores=scores, history=history, rounds=helped)

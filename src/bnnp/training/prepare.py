@@ -8,6 +8,7 @@ from bnnp._core.show import listed
 from bnnp.likelihoods.categorical import Categorical
 from bnnp.likelihoods.gaussian import Gaussian
 from bnnp.models.base import MetaLearner
+from bnnp.models.evidence import WeightModel
 from bnnp.priors import Prior
 from bnnp.priors.starts import Examples, SmoothNoise, Start, as_start
 from bnnp.tasks.parquet import ParquetTasks
@@ -55,6 +56,8 @@ def start_prior(model: MetaLearner, tasks: TaskSource, prior_start: Start | str 
         noise = start.set(prior, _examples(model, prior, tasks, start.tasks, generator), generator)
         if noise is not None and isinstance(model.likelihood, Gaussian) and model.likelihood.learnable:
             _take_noise(model.likelihood, noise)
+        if start.silences_inference and isinstance(model, WeightModel) and not prior.is_standard():
+            model.silence_inference()
 
 
 def _take_noise(likelihood: Gaussian, noise: Tensor | SmoothNoise) -> None:

@@ -74,6 +74,8 @@ class Start(abc.ABC):
 
     Attributes:
         tasks: The number of tasks that `set` looks at.
+        silences_inference: Whether the prior predicts well by its last layer alone, so that the inference networks of
+            the hidden layers should say nothing before they have learned something.
 
     Example:
         >>> import torch
@@ -88,6 +90,7 @@ class Start(abc.ABC):
     """
 
     tasks: int = 64
+    silences_inference: bool = False
 
     @abc.abstractmethod
     def set(

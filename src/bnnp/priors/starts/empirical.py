@@ -17,7 +17,9 @@ from bnnp.priors.starts.seen import Seen
 class Empirical(Start):
     """Start with the prior that the tasks themselves suggest, found in closed form.
 
-    The hidden layers have features that are spread over the inputs, and little uncertainty. The last layer is that of a
+    The hidden layers have features that are spread over the inputs, and little uncertainty. Their inference networks
+    start with so large a pseudo-noise that known points move them by next to nothing: what networks say that have
+    learned nothing is wrong, and with many points it would count. The last layer is that of a
     linear mixed model on these features: it has a mean, which is what tasks have in common, and a covariance, which is
     how they differ. How rough the features are, which inputs matter and how large the noise is are chosen by the
     evidence of the tasks. How far the covariance leaves a simple form is chosen by tasks that are left out in turn:
@@ -35,6 +37,7 @@ class Empirical(Start):
     """
 
     tasks = 128
+    silences_inference = True
 
     @torch.no_grad()
     def set(self, prior: Prior, examples: Examples, generator: torch.Generator) -> SmoothNoise | None:
