@@ -101,8 +101,7 @@ def test_the_weights_of_a_new_task_are_those_given_all_others(varies):
         own, common = model.own_factor()[output].numpy(), np.diag(model.common_root()[output].numpy() ** 2)
         cross = at @ common @ phi.T
         expected = cross @ np.linalg.solve(known, y)
-        wider = len(SIZES) / (len(SIZES) - 1) * own @ own.T  # how tasks differ is known from these tasks alone
-        spread = at @ (common + wider) @ at.T - cross @ np.linalg.solve(known, cross.T)
+        spread = at @ (common + own @ own.T) @ at.T - cross @ np.linalg.solve(known, cross.T)
         np.testing.assert_allclose((new @ mean[output]).numpy(), expected, atol=1e-9)
         np.testing.assert_allclose((new @ covariance[output] @ new.mT).numpy(), spread, atol=1e-9)
 

@@ -96,15 +96,11 @@ class MixedModel:
 
     @torch.no_grad()
     def of_new_task(self, sums: Sums) -> tuple[Float[Tensor, "out d"], Float[Tensor, "out d d"]]:
-        """Mean and covariance of the weights of a new task, given the tasks of the sums.
-
-        How tasks differ is itself known from these tasks alone. So the fitted covariance of what is a task's own is
-        made larger by `tasks / (tasks - 1)`, as that of a sample is.
-        """
-        own, common, tasks = self.own_factor(), self.common_root(), len(sums.count)
+        """Mean and covariance of the weights of a new task, given the tasks of the sums."""
+        own, common = self.own_factor(), self.common_root()
         known = _Known.of(own, common, self.theta[:, NOISE], sums)
         covariance = common.unsqueeze(-1) * torch.cholesky_inverse(known.factor) * common.unsqueeze(-2)
-        return common * known.common_mean, covariance + tasks / max(1, tasks - 1) * own @ own.mT
+        return common * known.common_mean, covariance + own @ own.mT
 
     @torch.no_grad()
     def of_tasks(self, sums: Sums) -> tuple[Float[Tensor, "tasks out d"], Float[Tensor, "tasks out d _k"]]:
