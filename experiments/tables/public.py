@@ -4,8 +4,8 @@
 
 The tables are longitudinal or grouped data that ship with packages of R. Which columns are used was decided from their
 names and numbers of rows alone, before anything was learned from them. Rows with gaps and tasks with fewer than 4
-points are left out; of large tables 60 tasks are drawn, and of large tasks 30 points. A plan has 4 folds of tasks, and for every
-task 2 contexts of a third of its points.
+points are left out; of large tables 60 tasks are drawn, and of large tasks 30 points. A plan has 4 folds of tasks, and
+for every task 2 contexts of a third of its points.
 """
 
 import json
@@ -79,9 +79,9 @@ def read(name: str) -> pd.DataFrame:
     table, random = table.dropna(), np.random.default_rng(0)
     kept = []
     for _, rows in table.groupby("task", sort=False):
-        places = np.sort(random.permutation(len(rows))[:MOST_POINTS])
+        places = sorted(random.permutation(len(rows))[:MOST_POINTS].tolist())
         kept += [rows.iloc[places]] if len(rows) >= LEAST_POINTS else []
-    chosen = np.sort(random.permutation(len(kept))[:MOST_TASKS])
+    chosen = sorted(random.permutation(len(kept))[:MOST_TASKS].tolist())
     return pd.concat([kept[place] for place in chosen], ignore_index=True)
 
 
@@ -90,11 +90,11 @@ def plan(name: str, table: pd.DataFrame) -> dict[str, object]:
     random, tasks = np.random.default_rng(1), list(table["task"].unique())
     order = random.permutation(len(tasks))
     folds = [[tasks[place] for place in order[fold::FOLDS]] for fold in range(FOLDS)]
-    sizes, cases = table["task"].value_counts(), []
+    sizes, cases = table["task"].value_counts().to_dict(), []
     for fold, members in enumerate(folds):
         for task in members:
             for draw in range(DRAWS):
-                count = int(sizes[task])
+                count = sizes[task]
                 known = np.sort(random.permutation(count)[: max(1, round(SHARE * count))])
                 cases.append({"fold": fold, "task": task, "draw": draw, "context": known.tolist()})
     return {"x": TABLES[name][2], "y": TABLES[name][3], "folds": folds, "cases": cases}
