@@ -38,8 +38,8 @@ def linear_interpolation(known: Task, x: torch.Tensor, centre: torch.Tensor) -> 
         at, values = known.x[order, 0].numpy(), known.y[order].numpy()
         found = np.stack([np.interp(x[:, 0].numpy(), at, column) for column in values.T], axis=1)
         return torch.from_numpy(found).to(nearest)
-    if len(known) <= x.shape[1]:
-        return nearest
+    if not len(known) or int(torch.linalg.matrix_rank(known.x - known.x.mean(0))) < x.shape[1]:
+        return nearest  # points on a line have no triangles
     found = torch.from_numpy(LinearNDInterpolator(known.x.numpy(), known.y.numpy())(x.numpy())).to(nearest)
     return torch.where(found.isnan(), nearest, found)
 

@@ -329,6 +329,8 @@ def test_what_is_trivial_is_what_numpy_says():
     assert found[0, 0].item() == pytest.approx(0.5)
     nearest = torch.cdist(at, flat.x).argmin(1)[1]
     assert found[1, 0].item() == plane[nearest, 0].item()
+    line = torch.tensor([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0], [3.0, 1.0]])  # no triangle: as the nearest one
+    assert baselines.linear_interpolation(Task(line, line[:, :1]), line + 0.1, centre)[:, 0].tolist() == [0, 1, 2, 3]
 
 
 def test_trivial_methods_have_the_spread_of_their_errors_on_training_tasks():
