@@ -57,8 +57,8 @@ def main(folder: Annotated[Path, typer.Argument()] = Path("prior_in_hand"), quic
         data.append(
             (x, generator.normal(2, 0.2) * np.cos(x + generator.normal(0, 0.2)) + generator.normal(0, 0.1, x.shape))
         )
-    before = prior.sample(1, seed=0)
     model.set_prior_learnability(0.5)
+    before = prior.sample(1, seed=0)
     bnnp.fit(model, bnnp.tasks.from_arrays(data), steps=10 if quick else 300, progress=False, seed=0)
     same = sum(int((old == new).sum()) for old, new in zip(before, prior.sample(1, seed=0), strict=True))
     print(f"After training on, with half of the prior frozen, {same} weights of the same draw are what they were.")
