@@ -2,13 +2,20 @@
 
 import contextlib
 import io
+import pydoc
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from conftest import real_data
+
 ROOT = Path(__file__).parents[2]
+EVERY_DOCUMENT = [
+    *sorted(ROOT.glob("*.md")),
+    *(path for folder in ("docs", "src", "experiments") for path in sorted((ROOT / folder).rglob("*.md"))),
+]
 
 
 def fenced(text: str, language: str) -> list[str]:
@@ -119,6 +126,24 @@ def test_the_examples_of_results_run(tmp_path, monkeypatch):
     assert names["trust"].draws == 1000
 
 
+def test_the_examples_of_other_outputs_run():
+    blocks = fenced((ROOT / "docs" / "other_outputs.md").read_text(), "python")
+    assert len(blocks) == 3
+    for code in blocks:
+        assert "steps=400" in code
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(code.replace("steps=400", "steps=4"), "other_outputs.md", "exec"), {})
+
+
+def test_the_example_of_data_sets_runs(monkeypatch):
+    monkeypatch.setenv("BNNP_DATA", str(real_data("abalone/abalone.data")))
+    (code,) = fenced((ROOT / "docs" / "data.md").read_text(), "python")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "data.md", "exec"), {})
+    assert 0 < float(printed.getvalue()) < 10
+
+
 @pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
 def test_the_examples_of_other_inference_run():
     blocks = fenced((ROOT / "docs" / "inference.md").read_text(), "python")
@@ -153,6 +178,22 @@ def test_files_that_documents_name_exist(document):
     places += [(ROOT / document).parent / link for pair in re.findall(LINK, text) for link in pair if link]
     missing = [place for place in places if not place.exists()]
     assert not missing
+
+
+def unknown_names(text: str) -> list[str]:
+    """Names below `bnnp` that a document has and the library has not; those of files aside."""
+    names = set(re.findall(r"\bbnnp(?:\.[A-Za-z_]\w*)+", text))
+    return sorted(name for name in names if not name.endswith(".py") and pydoc.locate(name) is None)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of BoTorch, when it is imported
+@pytest.mark.parametrize("document", EVERY_DOCUMENT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_the_library_in_documents_are_those_of_the_code(document):
+    assert unknown_names(document.read_text()) == []
+
+
+def test_a_name_that_there_is_not_is_found():
+    assert unknown_names("`bnnp.tasks.abalone()`, `bnnp.tasks.walrus()` and `bnnp.py`") == ["bnnp.tasks.walrus"]
 
 
 def test_code_that_the_paper_to_code_table_names_exists():
