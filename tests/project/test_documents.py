@@ -180,6 +180,14 @@ def test_files_that_documents_name_exist(document):
     assert not missing
 
 
+@pytest.mark.skipif(not (ROOT / "benchmarks").exists(), reason="benchmarks are not in the sdist")
+def test_the_page_of_benchmarks_names_all_of_them_and_its_links_lead_somewhere():
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    named = re.findall(r"^\| `(\w+\.py)` \|", text, flags=re.M)
+    assert named == sorted(path.name for path in (ROOT / "benchmarks").glob("*.py"))
+    assert [link for link in re.findall(r"\]\(([^)]+)\)", text) if not (ROOT / "benchmarks" / link).exists()] == []
+
+
 def unknown_names(text: str) -> list[str]:
     """Names below `bnnp` that a document has and the library has not; those of files aside."""
     names = set(re.findall(r"\bbnnp(?:\.[A-Za-z_]\w*)+", text))
