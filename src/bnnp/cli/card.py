@@ -37,8 +37,8 @@ OutCard = Annotated[
     ),
 ]
 NO_STEPS = (
-    "No steps of training everything: the prior is where the data sets suggested in closed form, but for its features if "
-    "rounds of training them have helped."
+    "No steps of training everything: the prior is where the data sets suggested in closed form, but for its features, "
+    "if rounds that trained them have helped."
 )
 TESTED = 64
 """Data sets of a source on which the model is scored; a source of fixed test sets has all of them."""
