@@ -22,7 +22,8 @@ from bnnp.evaluation.trust import DRAWS, SIMULATIONS
 from bnnp.inference.mcmc.chains import ESS_LIMIT, RHAT_LIMIT
 from bnnp.models.enough import FIRST, LARGEST_GAP, MOST
 from bnnp.models.trust import LARGE_K, LEAST_EFFECTIVE, LEVEL, RARE
-from bnnp.recipe.judging import LEAST_TASKS
+from bnnp.recipe.judging import LEAST_TASKS, LEFT_OUT
+from bnnp.recipe.rounds import EVERYTHING, FEATURES, FIRST_STEPS, LEAST_GAIN, MANY_TASKS
 
 ROOT = Path(__file__).parents[2]
 CLAIMS: dict[str, dict[str, dict[str, str]]] = tomllib.loads(Path(__file__).with_name("claims.toml").read_text())
@@ -91,6 +92,22 @@ def test_numbers_that_pages_name_are_those_of_the_code():
     assert (RHAT_LIMIT, ESS_LIMIT) == (1.05, 100)
     assert (PLOTTED, MOST_SUBJECTS, LARGEST_MESSAGE) == (20, 40, 256 * 1024)
     assert (STEPS, KNOWN) == (1500, 1 / 3)
+
+
+def test_the_page_on_training_has_the_numbers_of_the_recipe():
+    text = " ".join((ROOT / "docs" / "training.md").read_text().split())
+    share, most = LEFT_OUT
+    rounds = {part: ", ".join(str(FIRST_STEPS[part] * 2**count) for count in range(3)) for part in FIRST_STEPS}
+    assert share == 0.25
+    assert f"leaves out a quarter of the data sets, at most {most}," in text
+    assert f"in rounds of {rounds[FEATURES]}, ... steps" in text
+    assert f"trains everything in rounds of {rounds[EVERYTHING]}, ... steps" in text
+    assert f"gains at least {LEAST_GAIN}, and" in text
+    assert f"With fewer than {MANY_TASKS / (1 - share):.0f} data sets, so that fewer than {MANY_TASKS} are" in text
+    assert f"is judged by {most} fresh ones" in text
+    assert f"With fewer than {LEAST_TASKS} data sets there are none to spare" in text
+    kept = bnnp.Checkpointing("run")
+    assert f"writes its state every {kept.every} steps or {kept.seconds:.0f} seconds" in text
 
 
 def test_a_gain_of_a_tenth_is_about_ten_per_cent():
