@@ -4,9 +4,12 @@ import contextlib
 import io
 import pydoc
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from conftest import real_data
@@ -64,6 +67,26 @@ def test_the_three_lines_print_what_the_readme_says(tmp_path, monkeypatch):
     numbers = [[float(cell) for cell in line.split()[1:]] for line in said[1:]]
     shown = names["frame"][said[0].split()].drop(columns="subject").head(len(numbers))
     assert shown.to_numpy() == pytest.approx(np.array(numbers), abs=0.5)
+
+
+@pytest.mark.slow
+def test_training_on_forty_subjects_prints_what_its_page_says(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import trial  # pyright: ignore[reportMissingImports]
+
+    generator = np.random.default_rng(0)
+    pd.concat([trial.subject(f"S{i:02d}", generator) for i in range(40)]).to_csv(tmp_path / "trial.csv", index=False)
+    columns = ["--task", "subject", "--x", "time", "--y", "conc", "--out", str(tmp_path / "model"), "--quiet"]
+    command = [sys.executable, "-m", "bnnp", "train", str(tmp_path / "trial.csv"), *columns]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    said = fenced((ROOT / "docs" / "training.md").read_text(), "")[0].strip().splitlines()
+    for line, expected in zip(told.splitlines(), said, strict=False):
+        (words, numbers), (same, like) = (
+            (re.sub(r"[-+]?[\d.]+", "#", text), [float(n.strip(".")) for n in re.findall(r"[-+]?\d[\d.]*", text)])
+            for text in (line, expected)
+        )
+        assert words == same
+        assert numbers == pytest.approx(like, rel=0.05, abs=0.1)
 
 
 @pytest.mark.parametrize("page", ["learned_prior", "trust", "new_subjects"])
