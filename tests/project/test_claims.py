@@ -127,12 +127,17 @@ def test_the_simulated_trial_has_the_patients_and_samples_that_pages_say(tmp_pat
     assert len(pd.read_csv(tmp_path / "known.csv")) == 4
 
 
-def test_what_is_read_from_the_table_of_errors_is_in_it():
+def test_what_is_read_from_the_tables_of_errors_and_shares_is_in_them():
     text = (ROOT / "docs" / "how_many.md").read_text()
     found = re.findall(r"^\| (\d+) \|(.+) \|$", text, flags=re.M)
-    rows = {int(size): [float(cell) for cell in cells.split("|")] for size, cells in found}
-    assert {size for size, row in rows.items() if row[-1] >= row[0] / 2} == {25}
-    assert all(0.15 <= 1 - many / few <= 0.25 for few, many in zip(rows[6], rows[100], strict=True))
+    rows = [(int(size), [float(cell) for cell in cells.split("|")]) for size, cells in found]
+    errors, shares = dict(rows[:6]), dict(rows[6:])
+    assert list(errors) == list(shares) == [3, 6, 12, 25, 50, 100]
+    assert all(row[-1] < row[0] / 2 for row in errors.values())
+    assert all(0.18 <= 1 - many / few <= 0.27 for few, many in zip(errors[6], errors[100], strict=True))
+    assert max(shares[3]) < 0.82
+    assert all(0.8 <= shares[size][0] < 0.87 for size in (6, 12))
+    assert all(abs(share - 0.9) <= 0.04 + 1e-9 for size in (25, 50, 100) for share in shares[size])
 
 
 def test_the_first_screen_of_the_readme_has_what_a_newcomer_wants_and_little_else():
