@@ -3,9 +3,8 @@
     python benchmarks/hidden_samples.py --out hidden_samples.json --figure docs/figures/hidden_samples.png
 
 For the models that ship, on fresh tasks: marginal and joint LPPD with the last layer integrated given K samples, with
-as
-many as the library takes by itself ("auto"), and from 1000 samples of all weights, as it was done before. Times are of
-conditioning and predicting, in turns, medians over tasks.
+as many as the library takes by itself ("auto"), and from 1000 samples of all weights, as it was done before. Times are
+of conditioning and predicting, in turns, medians over tasks.
 """
 
 import argparse

@@ -98,6 +98,7 @@ def main() -> None:
     for name, title in (("rmse", "error of hidden points"), ("within", "share within 90 % intervals")):
         wide = table.pivot_table(index="data sets", columns="known", values=name)
         print(f"\n{title}; columns: known points\n{wide.round(2).to_string()}")
+    Path(chosen.out).parent.mkdir(parents=True, exist_ok=True)
     table.round(4).to_csv(Path(chosen.out).with_suffix(".csv"), index=False)
     print(f"wrote {bnnp.plots.save_figure(drawn(table), chosen.out)}, and its numbers beside it")
 

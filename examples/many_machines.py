@@ -27,7 +27,7 @@ def predict(model: bnnp.BNNP, subjects: list[Subject]) -> list[np.ndarray]:
 
 
 def points(first: int, last: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Some points of the large context. Who works on a part calls this, so it would read a file of that part."""
+    """Some points of the large context. Whoever works on a part calls this, so it would read a file of that part."""
     for start in range(first, last, 1000):
         x = np.arange(start, min(start + 1000, last)) / 10_000 - 1
         yield x, np.sin(9 * x)
@@ -39,7 +39,7 @@ def mapped(function: Callable, items: list) -> Any:
 
 
 def cluster(by: str) -> AbstractContextManager:
-    """Who runs joblib's work."""
+    """What runs the work of joblib."""
     if by == "dask":
         from dask.distributed import Client  # pyright: ignore[reportMissingImports]
 

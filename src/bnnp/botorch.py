@@ -14,6 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
+from bnnp._core.optional import optional_module
+
+optional_module("botorch", "bnnp.botorch", "botorch")
+
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.ensemble import EnsembleModel
 from botorch.posteriors.ensemble import EnsemblePosterior

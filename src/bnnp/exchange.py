@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bnnp._core.optional import optional_module
 from bnnp._core.shapes import Tensor
 from bnnp.inference.posterior import InferredPosterior
 from bnnp.models.posterior import WeightPosterior
@@ -37,6 +38,7 @@ def to_arviz(post: WeightPosterior | InferredPosterior, x: ArrayLike | Tensor | 
         `prior_predictive`, `log_likelihood`, `observed_data` and `constant_data`.
 
     Raises:
+        ImportError: If xarray is not installed.
         ValueError: If the inputs do not fit the model.
 
     Example:
@@ -46,8 +48,7 @@ def to_arviz(post: WeightPosterior | InferredPosterior, x: ArrayLike | Tensor | 
         >>> dict(tree["predictions"].sizes)
         {'chain': 1, 'draw': 20, 'new_point': 2}
     """
-    import xarray as xr
-
+    xr = optional_module("xarray", "bnnp.to_arviz", "data")
     groups = {"posterior": _weights(post)}
     if isinstance(post, WeightPosterior):
         groups |= _of_model(post)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from bnnp._core.files import as_path, write_atomically
+from bnnp._core.optional import optional_module
 from bnnp.models.posterior import WeightPosterior
 from bnnp.networks.perceptron import Network
-from bnnp.tasks.datasets.optional import optional_module
 
 __all__ = ["export"]
 

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bnnp._core.checks import check_kind, check_samples
+from bnnp._core.optional import optional_module
 from bnnp.models import MetaLearner
 from bnnp.prediction.frames import prediction_names
 from bnnp.questions import FROM_PRIOR, OUTSIDE, WINDOW, Questions, answers
-from bnnp.tasks.datasets.optional import optional_module
 from bnnp.tasks.named import names_of
 from bnnp.tasks.parquet import numbers_in
 from bnnp.tasks.parts import Part, Parts, Work
@@ -55,6 +55,7 @@ def predictor(
 
     Raises:
         ValueError: If the model does not know which column tells subjects apart.
+        ImportError: If pyarrow is not installed.
 
     Example:
         >>> import bnnp.spark, pyarrow as pa
@@ -64,6 +65,7 @@ def predictor(
         [['who', 'x0', 'y0_mean', 'y0_std', 'y0_q05', 'y0_q50', 'y0_q95', 'from_prior']]
     """
     _subjects_of(model)
+    optional_module("pyarrow", "predictions of a Spark partition", "spark")
     if num_samples is not None:
         check_samples(num_samples)
 

@@ -73,6 +73,13 @@ def test_a_card_says_what_is_not_recorded(bnnp_command, trained, tmp_path):
     assert "The paper's sawtooth process" in bnnp_command("card", "zoo:sawtooth")[1]
 
 
+def test_a_card_without_steps_does_not_say_that_features_were_not_trained(bnnp_command, trained):
+    bnnp.History().save(trained / "history.json")
+    _, out, _ = bnnp_command("card", trained)
+    assert "No steps of training everything" in out
+    assert "but for its features" in out
+
+
 def test_a_neural_process_has_a_card_too(bnnp_command, tmp_path):
     place = bnnp.neural_processes.CNP(1, 1, hidden=(4,)).save(tmp_path / "cnp.bnnp")
     code, out, err = bnnp_command("card", place)

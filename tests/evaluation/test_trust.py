@@ -45,6 +45,16 @@ def test_points_that_the_prior_does_not_give_are_doubted(model, monkeypatch):
     assert found.doubts == ["the known points are unlike the training tasks"]
 
 
+def test_points_of_another_kind_are_found_where_inference_was_not_trained(monkeypatch):
+    """Of a model that ships: only its features were trained, so that draws of its posterior carry no weight."""
+    monkeypatch.setattr(trust, "SIMULATIONS", 50)
+    x, shipped = np.linspace(-2, 2, 12)[:, None], bnnp.load("zoo:sawtooth")
+    usual, other = (shipped.condition(x, y, num_samples=5).check() for y in (shipped.prior.functions(1)[0](x), 0 * x))
+    assert not usual.weights_say_something
+    assert usual.as_unlikely > 0.02
+    assert other.as_unlikely == pytest.approx(1 / (1 + trust.SIMULATIONS))
+
+
 def test_inputs_out_of_range_are_doubted(model):
     post = model.condition(X, drawn(model, 1), num_samples=5)
     assert post.check([0.0, 2.0, 5.0]).outside == 2

@@ -1,7 +1,10 @@
 """A context in parts that are read elsewhere gives the posterior of the whole."""
 
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +14,7 @@ import torch
 import bnnp
 from bnnp.tasks import Parts
 
+ROOT = Path(__file__).parents[2]
 X, Y = np.random.default_rng(0).normal(size=(2, 50, 1))
 PLACES = [slice(0, 7), slice(7, 7), slice(7, 30), slice(30, 50)]
 """Parts of the points, of which one is empty."""
@@ -57,6 +61,17 @@ def test_parts_are_files_or_functions_too(tmp_path):
     posts.append(model.condition(reads, chunk_size=8, num_samples=4))
     for post in posts[1:]:
         assert torch.equal(post.weights[-1], posts[0].weights[-1])
+
+
+@pytest.mark.slow
+def test_the_example_for_clusters_prints_what_its_page_says():
+    """By two processes of this machine; the lines of the example are the same for Ray and Dask."""
+    command = [sys.executable, str(ROOT / "examples" / "many_machines.py")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    page = (ROOT / "docs" / "scale.md").read_text()
+    assert printed[0] == "1000 subjects; the last one has the same bits as alone: True"
+    assert all(line.rsplit(" ", 2)[0] in page for line in printed)
+    assert float(printed[1].split()[-2]) < 1e-9
 
 
 def test_what_does_not_answer_for_every_part_is_refused():

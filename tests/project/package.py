@@ -59,7 +59,9 @@ def check_metadata(wheel: Path) -> Metadata:
     needed = [requirement for requirement in found.requires_dist or [] if requirement.marker is None]
     assert len(needed) >= 10
     assert all(">=" in str(requirement.specifier) for requirement in needed)
-    assert f"\nversion: {bnnp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {bnnp.__version__}\n" in citation
+    assert f'url: "{(found.project_urls or {})["Paper"]}"' in citation
     assert re.search(rf"^## {re.escape(bnnp.__version__)} \(", (ROOT / "CHANGELOG.md").read_text(), flags=re.M)
     return found
 

@@ -22,7 +22,8 @@ from bnnp.evaluation.trust import DRAWS, SIMULATIONS
 from bnnp.inference.mcmc.chains import ESS_LIMIT, RHAT_LIMIT
 from bnnp.models.enough import FIRST, LARGEST_GAP, MOST
 from bnnp.models.trust import LARGE_K, LEAST_EFFECTIVE, LEVEL, RARE
-from bnnp.recipe.judging import LEAST_TASKS
+from bnnp.recipe.judging import LEAST_TASKS, LEFT_OUT
+from bnnp.recipe.rounds import EVERYTHING, FEATURES, FIRST_STEPS, LEAST_GAIN, MANY_TASKS
 
 ROOT = Path(__file__).parents[2]
 CLAIMS: dict[str, dict[str, dict[str, str]]] = tomllib.loads(Path(__file__).with_name("claims.toml").read_text())
@@ -93,6 +94,22 @@ def test_numbers_that_pages_name_are_those_of_the_code():
     assert (STEPS, KNOWN) == (1500, 1 / 3)
 
 
+def test_the_page_on_training_has_the_numbers_of_the_recipe():
+    text = " ".join((ROOT / "docs" / "training.md").read_text().split())
+    share, most = LEFT_OUT
+    rounds = {part: ", ".join(str(FIRST_STEPS[part] * 2**count) for count in range(3)) for part in FIRST_STEPS}
+    assert share == 0.25
+    assert f"leaves out a quarter of the data sets, at most {most}," in text
+    assert f"in rounds of {rounds[FEATURES]}, ... steps" in text
+    assert f"trains everything in rounds of {rounds[EVERYTHING]}, ... steps" in text
+    assert f"gains at least {LEAST_GAIN}, and" in text
+    assert f"With fewer than {MANY_TASKS / (1 - share):.0f} data sets, so that fewer than {MANY_TASKS} are" in text
+    assert f"is judged by {most} fresh ones" in text
+    assert f"With fewer than {LEAST_TASKS} data sets there are none to spare" in text
+    kept = bnnp.Checkpointing("run")
+    assert f"writes its state every {kept.every} steps or {kept.seconds:.0f} seconds" in text
+
+
 def test_a_gain_of_a_tenth_is_about_ten_per_cent():
     assert math.exp(0.1) == pytest.approx(1.1, abs=0.01)
 
@@ -110,12 +127,17 @@ def test_the_simulated_trial_has_the_patients_and_samples_that_pages_say(tmp_pat
     assert len(pd.read_csv(tmp_path / "known.csv")) == 4
 
 
-def test_what_is_read_from_the_table_of_errors_is_in_it():
+def test_what_is_read_from_the_tables_of_errors_and_shares_is_in_them():
     text = (ROOT / "docs" / "how_many.md").read_text()
     found = re.findall(r"^\| (\d+) \|(.+) \|$", text, flags=re.M)
-    rows = {int(size): [float(cell) for cell in cells.split("|")] for size, cells in found}
-    assert {size for size, row in rows.items() if row[-1] >= row[0] / 2} == {25}
-    assert all(0.15 <= 1 - many / few <= 0.25 for few, many in zip(rows[6], rows[100], strict=True))
+    rows = [(int(size), [float(cell) for cell in cells.split("|")]) for size, cells in found]
+    errors, shares = dict(rows[:6]), dict(rows[6:])
+    assert list(errors) == list(shares) == [3, 6, 12, 25, 50, 100]
+    assert all(row[-1] < row[0] / 2 for row in errors.values())
+    assert all(0.18 <= 1 - many / few <= 0.27 for few, many in zip(errors[6], errors[100], strict=True))
+    assert max(shares[3]) < 0.82
+    assert all(0.8 <= shares[size][0] < 0.87 for size in (6, 12))
+    assert all(abs(share - 0.9) <= 0.04 + 1e-9 for size in (25, 50, 100) for share in shares[size])
 
 
 def test_the_first_screen_of_the_readme_has_what_a_newcomer_wants_and_little_else():

@@ -2,13 +2,23 @@
 
 import contextlib
 import io
+import pydoc
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from conftest import real_data
+
 ROOT = Path(__file__).parents[2]
+EVERY_DOCUMENT = [
+    *sorted(ROOT.glob("*.md")),
+    *(path for folder in ("docs", "src", "experiments") for path in sorted((ROOT / folder).rglob("*.md"))),
+]
 
 
 def fenced(text: str, language: str) -> list[str]:
@@ -57,6 +67,26 @@ def test_the_three_lines_print_what_the_readme_says(tmp_path, monkeypatch):
     numbers = [[float(cell) for cell in line.split()[1:]] for line in said[1:]]
     shown = names["frame"][said[0].split()].drop(columns="subject").head(len(numbers))
     assert shown.to_numpy() == pytest.approx(np.array(numbers), abs=0.5)
+
+
+@pytest.mark.slow
+def test_training_on_forty_subjects_prints_what_its_page_says(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import trial  # pyright: ignore[reportMissingImports]
+
+    generator = np.random.default_rng(0)
+    pd.concat([trial.subject(f"S{i:02d}", generator) for i in range(40)]).to_csv(tmp_path / "trial.csv", index=False)
+    columns = ["--task", "subject", "--x", "time", "--y", "conc", "--out", str(tmp_path / "model"), "--quiet"]
+    command = [sys.executable, "-m", "bnnp", "train", str(tmp_path / "trial.csv"), *columns]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    said = fenced((ROOT / "docs" / "training.md").read_text(), "")[0].strip().splitlines()
+    for line, expected in zip(told.splitlines(), said, strict=False):
+        (words, numbers), (same, like) = (
+            (re.sub(r"[-+]?[\d.]+", "#", text), [float(n.strip(".")) for n in re.findall(r"[-+]?\d[\d.]*", text)])
+            for text in (line, expected)
+        )
+        assert words == same
+        assert numbers == pytest.approx(like, rel=0.05, abs=0.1)
 
 
 @pytest.mark.parametrize("page", ["learned_prior", "trust", "new_subjects"])
@@ -119,6 +149,24 @@ def test_the_examples_of_results_run(tmp_path, monkeypatch):
     assert names["trust"].draws == 1000
 
 
+def test_the_examples_of_other_outputs_run():
+    blocks = fenced((ROOT / "docs" / "other_outputs.md").read_text(), "python")
+    assert len(blocks) == 3
+    for code in blocks:
+        assert "steps=400" in code
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(code.replace("steps=400", "steps=4"), "other_outputs.md", "exec"), {})
+
+
+def test_the_example_of_data_sets_runs(monkeypatch):
+    monkeypatch.setenv("BNNP_DATA", str(real_data("abalone/abalone.data")))
+    (code,) = fenced((ROOT / "docs" / "data.md").read_text(), "python")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "data.md", "exec"), {})
+    assert 0 < float(printed.getvalue()) < 10
+
+
 @pytest.mark.filterwarnings("ignore::bnnp.inference.InferenceWarning")
 def test_the_examples_of_other_inference_run():
     blocks = fenced((ROOT / "docs" / "inference.md").read_text(), "python")
@@ -153,6 +201,30 @@ def test_files_that_documents_name_exist(document):
     places += [(ROOT / document).parent / link for pair in re.findall(LINK, text) for link in pair if link]
     missing = [place for place in places if not place.exists()]
     assert not missing
+
+
+@pytest.mark.skipif(not (ROOT / "benchmarks").exists(), reason="benchmarks are not in the sdist")
+def test_the_page_of_benchmarks_names_all_of_them_and_its_links_lead_somewhere():
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    named = re.findall(r"^\| `(\w+\.py)` \|", text, flags=re.M)
+    assert named == sorted(path.name for path in (ROOT / "benchmarks").glob("*.py"))
+    assert [link for link in re.findall(r"\]\(([^)]+)\)", text) if not (ROOT / "benchmarks" / link).exists()] == []
+
+
+def unknown_names(text: str) -> list[str]:
+    """Names below `bnnp` that a document has and the library has not; those of files aside."""
+    names = set(re.findall(r"\bbnnp(?:\.[A-Za-z_]\w*)+", text))
+    return sorted(name for name in names if not name.endswith(".py") and pydoc.locate(name) is None)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of BoTorch, when it is imported
+@pytest.mark.parametrize("document", EVERY_DOCUMENT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_the_library_in_documents_are_those_of_the_code(document):
+    assert unknown_names(document.read_text()) == []
+
+
+def test_a_name_that_there_is_not_is_found():
+    assert unknown_names("`bnnp.tasks.abalone()`, `bnnp.tasks.walrus()` and `bnnp.py`") == ["bnnp.tasks.walrus"]
 
 
 def test_code_that_the_paper_to_code_table_names_exists():

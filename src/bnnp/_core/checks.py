@@ -89,12 +89,6 @@ def check_positive(name: str, value: Any, example: str) -> None:
         raise ValueError(f"{name}: got {value!r}, expected a positive number, {example}")
 
 
-def check_share(name: str, value: Any, example: str) -> None:
-    """Refuse a value that is not a number from 0 to 1."""
-    if not (is_number(value) and 0 <= value <= 1):
-        raise ValueError(f"{name}: got {value!r}, expected a number from 0 to 1, {example}")
-
-
 def check_flag(name: str, value: Any) -> None:
     """Refuse a value that is neither True nor False."""
     if not isinstance(value, bool | np.bool_):

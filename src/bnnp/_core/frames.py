@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from bnnp._core.optional import optional_module
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -31,12 +33,7 @@ def as_pandas(values: Any) -> pd.DataFrame:
 
     if isinstance(values, pd.DataFrame):
         return values
-    try:
-        import narwhals as nw
-    except ImportError as error:
-        raise ImportError(
-            f"a frame that is not of pandas needs narwhals ({error}): pip install 'bnnp[tables]'"
-        ) from error
+    nw = optional_module("narwhals", "a frame that is not of pandas", "tables")
     try:
         return nw.from_native(values, eager_only=True).to_pandas()
     except TypeError as error:

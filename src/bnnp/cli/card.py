@@ -36,6 +36,10 @@ OutCard = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+NO_STEPS = (
+    "No steps of training everything: the prior is where the data sets suggested in closed form, but for its features, "
+    "if rounds that trained them have helped."
+)
 TESTED = 64
 """Data sets of a source on which the model is scored; a source of fixed test sets has all of them."""
 DRAWN = 10
@@ -132,7 +136,7 @@ def _training(name: str) -> Iterator[str]:
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         yield f"Not recorded: there is no `{beside.name}` beside the file that can be read."
         return
-    yield _rows(last) if last else "No steps: the prior is where the data sets suggested in closed form."
+    yield _rows(last) if last else NO_STEPS
     report = beside.with_name("report.html")
     if report.exists():
         yield f"What was decided, and how data sets that were left out were predicted: `{report.name}` beside the file."

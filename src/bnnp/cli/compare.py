@@ -15,11 +15,13 @@ from bnnp.tasks.tables import write_table
 
 Table = Annotated[Path, typer.Argument(help="A long table, CSV, TSV, Excel or Parquet: one row per point.")]
 Task = Annotated[str, typer.Option("--task", help="Column that names the data set of each row.", rich_help_panel=DATA)]
-X = Annotated[list[str], typer.Option("--x", help="Input column; repeat for several.", rich_help_panel=DATA)]
+X = Annotated[list[str], typer.Option("--x", help="Input column; repeat --x for several.", rich_help_panel=DATA)]
 Y = Annotated[str, typer.Option("--y", help="Output column, of numbers.", rich_help_panel=DATA)]
-Folds = Annotated[int, typer.Option(help="Number of folds of data sets.", rich_help_panel=TRAINING)]
+Folds = Annotated[
+    int, typer.Option(help="How many groups of data sets are made; each is left out once.", rich_help_panel=TRAINING)
+]
 Minutes = Annotated[
-    float, typer.Option(help="Time per fold after which no new round of training begins.", rich_help_panel=TRAINING)
+    float, typer.Option(help="Minutes per group after which no new round of training begins.", rich_help_panel=TRAINING)
 ]
 
 

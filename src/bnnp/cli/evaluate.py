@@ -37,7 +37,7 @@ Role = Annotated[
 ]
 TestSource = Annotated[
     str | None,
-    typer.Option("--source", help=f"Instead of a table: {', '.join([*TESTS, *SOURCES])}.", rich_help_panel=DATA),
+    typer.Option("--source", help=f"Known data by name: {', '.join([*TESTS, *SOURCES])}.", rich_help_panel=DATA),
 ]
 Noise = Annotated[
     float | None,

@@ -39,16 +39,24 @@ SkipUnknown = Annotated[
 ]
 Delimiter = Annotated[
     str | None,
-    typer.Option("--delimiter", help="What separates columns of text; found out by default.", rich_help_panel=DATA),
+    typer.Option(
+        "--delimiter", help="What separates columns in text files; found out by default.", rich_help_panel=DATA
+    ),
 ]
 Decimal = Annotated[
     str | None,
-    typer.Option("--decimal", help="Decimal mark of numbers in text; found out by default.", rich_help_panel=DATA),
+    typer.Option("--decimal", help="Decimal mark in text files; found out by default.", rich_help_panel=DATA),
 ]
 Context = Annotated[
     Path, typer.Option(help="Known points of the new data set: CSV, TSV, Excel or Parquet.", rich_help_panel=DATA)
 ]
-ContextShare = Annotated[str, typer.Option(help="Range of the share of points given as context.", rich_help_panel=DATA)]
+ContextShare = Annotated[
+    str,
+    typer.Option(
+        help="How much of each data set counts as known: the smallest and the largest share.",
+        rich_help_panel=DATA,
+    ),
+]
 
 PosteriorSamples = Annotated[
     int | None,
@@ -57,7 +65,7 @@ PosteriorSamples = Annotated[
     ),
 ]
 
-Out = Annotated[Path, typer.Option("--out", help="Where to write.", rich_help_panel=OUTPUT)]
+Out = Annotated[Path, typer.Option("--out", help="Folder to write to.", rich_help_panel=OUTPUT)]
 OutTable = Annotated[
     Path, typer.Option("--out", help="Where to write: .csv, .tsv or .parquet.", rich_help_panel=OUTPUT)
 ]

@@ -7,6 +7,7 @@ import typer
 
 import bnnp
 from bnnp._core.files import write_atomically
+from bnnp._core.optional import optional_module
 from bnnp.app import Gallery
 from bnnp.app import export as exported
 from bnnp.cli.evaluate import TestSource, data_sets
@@ -14,7 +15,6 @@ from bnnp.cli.given import refuse
 from bnnp.cli.options import DATA, OUTPUT, Decimal, Delimiter, DropMissing, SkipSmall, TaskColumn
 from bnnp.cli.reading import READING, Reading
 from bnnp.cli.words import print_files, with_prior
-from bnnp.tasks.datasets.optional import optional_module
 from bnnp.tasks.tables import check_out
 
 SERVER = ("starlette", "uvicorn", "websockets")

@@ -10,15 +10,15 @@ from bnnp.neural_processes import PEERS
 
 Table = Annotated[Path | None, typer.Argument(help="A long table, CSV, TSV, Excel or Parquet: one row per point.")]
 XColumns = Annotated[
-    list[str] | None, typer.Option("--x", help="Input column; repeat for several.", rich_help_panel=DATA)
+    list[str] | None, typer.Option("--x", help="Input column; repeat --x for several.", rich_help_panel=DATA)
 ]
 YColumns = Annotated[
-    list[str] | None, typer.Option("--y", help="Output column; repeat for several.", rich_help_panel=DATA)
+    list[str] | None, typer.Option("--y", help="Output column; repeat --y for several.", rich_help_panel=DATA)
 ]
 Kind = Annotated[
     str, typer.Option("--model", help=f"bnnp, or a neural process: {', '.join(PEERS)}.", rich_help_panel=MODEL)
 ]
-Hidden = Annotated[str, typer.Option(help="Units of the hidden layers.", rich_help_panel=MODEL)]
+Hidden = Annotated[str, typer.Option(help="Units of each hidden layer, separated by commas.", rich_help_panel=MODEL)]
 Activation = Annotated[
     str | None,
     typer.Option(
@@ -56,7 +56,10 @@ Noise = Annotated[
 ]
 MaxNoise = Annotated[float | None, typer.Option(help="Upper bound of the learned noise.", rich_help_panel=MODEL)]
 Minutes = Annotated[
-    float, typer.Option(help="Time after which no new round of training begins.", rich_help_panel=TRAINING)
+    float,
+    typer.Option(
+        help="Minutes after which no new round of training begins. Not together with --steps.", rich_help_panel=TRAINING
+    ),
 ]
 Steps = Annotated[
     int | None,
@@ -68,14 +71,17 @@ Steps = Annotated[
 Samples = Annotated[
     int | None,
     typer.Option(
-        "--samples", help="Samples per data set and step; by default as many as are needed.", rich_help_panel=TRAINING
+        "--samples",
+        help="Weight samples per data set and step; by default as many as are needed. Needs --steps.",
+        rich_help_panel=TRAINING,
     ),
 ]
 BatchSize = Annotated[
     int | None, typer.Option(help="Data sets per step; 5 by default. Needs --steps.", rich_help_panel=TRAINING)
 ]
 LearningRate = Annotated[
-    str | None, typer.Option(help="First and last learning rate. Needs --steps.", rich_help_panel=TRAINING)
+    str | None,
+    typer.Option(help="First and last learning rate, as 0.003,0.0001. Needs --steps.", rich_help_panel=TRAINING),
 ]
 ClipNorm = Annotated[
     float | None, typer.Option(help="Bound on the norm of the gradient. Needs --steps.", rich_help_panel=TRAINING)
@@ -83,7 +89,7 @@ ClipNorm = Annotated[
 PriorLrMultiplier = Annotated[
     float | None,
     typer.Option(
-        help="How many times faster the prior learns than the rest; 3 pays with very many tasks. Needs --steps.",
+        help="How many times faster the prior learns than the rest; 3 pays with thousands of data sets. Needs --steps.",
         rich_help_panel=TRAINING,
     ),
 ]

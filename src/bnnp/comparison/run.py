@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bnnp._core.checks import check_count, check_flag, check_positive
+from bnnp._core.optional import optional_module
 from bnnp._core.progress import ProgressBar
 from bnnp._core.random import as_integer
 from bnnp._core.show import Shown
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 SCORES = ("lppd", "crps", "rmse", "coverage")
 REAL = 2.0
 """A difference of so many standard errors counts as real."""
+PACKAGES = ("sklearn", "statsmodels")
+"""What the simple methods are made of."""
 CONTEXTS = 4
 """Contexts of each task that is left out."""
 
@@ -141,6 +144,7 @@ def compare_tasks(tasks: Collection, *, folds: int, minutes: float, progress: bo
     """The comparison of `compare`, of data sets that were read before.
 
     Raises:
+        ImportError: If scikit-learn or statsmodels is not installed.
         ValueError: If an argument is out of range, outputs are not one column of numbers, or there are fewer data sets
             than folds.
     """
@@ -149,6 +153,8 @@ def compare_tasks(tasks: Collection, *, folds: int, minutes: float, progress: bo
     check_flag("progress", progress)
     if tasks.out_size != 1 or tasks.has_labels:
         raise ValueError(f"y: got {', '.join(tasks.y_names)}, expected one column of numbers")
+    for name in PACKAGES:
+        optional_module(name, "bnnp compare", "tables")
     plan = Plan.drawn(tasks, folds, CONTEXTS, as_integer(seed))
     return compared(tasks, plan, METHODS, minutes=minutes, progress=progress, seed=as_integer(seed))
 

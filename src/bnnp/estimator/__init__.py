@@ -1,6 +1,6 @@
 """For people with tables: estimators of scikit-learn's kind, cross-validation over data sets, formulas."""
 
-from bnnp.tasks.datasets.optional import optional_module
+from bnnp._core.optional import optional_module
 
 optional_module("sklearn", "an estimator", "tables")
 

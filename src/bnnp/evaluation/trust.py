@@ -58,8 +58,10 @@ def check(post: WeightPosterior, x: ArrayLike | Tensor | None = None, *, seed: S
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # the record says so
         effective, k = _weights(post, known, number)
-        inside, likely = _simulated(post, known, probes, number + 1)
-    own = _log_evidence(post, known, post.model.condition(known.x, known.y, num_samples=SIMULATED_DRAWS, seed=number))
+        prior = _prior(post, known, SIMULATED_DRAWS, number + 2 + SIMULATIONS)
+        inside, likely = _simulated(post, known, probes, prior, number + 1)
+    found = post.model.condition(known.x, known.y, num_samples=SIMULATED_DRAWS, seed=number)
+    own = _log_evidence(post, known, found, prior)
     return Trust(
         DRAWS,
         effective,
@@ -106,21 +108,26 @@ def _weights(post: WeightPosterior, known: Task, seed: int) -> tuple[float, floa
     return float(1 / weights.square().sum()), k
 
 
+def _prior(post: WeightPosterior, known: Task, draws: int, seed: int) -> WeightPosterior:
+    """Draws of the prior, as the posterior of no points."""
+    nothing = known.take(slice(0, 0))
+    return post.model.condition(nothing.x, nothing.y, num_samples=draws, seed=seed)
+
+
 def _simulated(
-    post: WeightPosterior, known: Task, probes: Float[Tensor, "points x"], seed: int
+    post: WeightPosterior, known: Task, probes: Float[Tensor, "points x"], prior: WeightPosterior, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """For data sets drawn from the prior at the inputs of the known points: the share of the function's values that
     lie within the intervals of the posterior, and the log-density of the simulated points."""
-    nothing = known.take(slice(0, 0))
-    prior = post.model.condition(nothing.x, nothing.y, num_samples=SIMULATIONS, seed=seed)
-    observed, truth = prior.predict_by_samples(known.x).observations(seed), prior.predict_by_samples(probes).samples
+    drawn = _prior(post, known, SIMULATIONS, seed)
+    observed, truth = drawn.predict_by_samples(known.x).observations(seed), drawn.predict_by_samples(probes).samples
     inside, likely = [], []
     for number, (y, function) in enumerate(zip(observed, truth, strict=True)):
         simulated = Task.of(known.x, y)
         found = post.model.condition(known.x, y, num_samples=SIMULATED_DRAWS, seed=seed + 1 + number)
         low, high = _function_interval(found.predict(probes))
         inside.append(((low <= function) & (function <= high)).mean())
-        likely.append(_log_evidence(post, simulated, found))
+        likely.append(_log_evidence(post, simulated, found, prior))
     return np.array(inside), np.array(likely)
 
 
@@ -130,8 +137,14 @@ def _function_interval(predictive: Predictive) -> np.ndarray | tuple[np.ndarray,
     return np.quantile(predictive.samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
 
 
-def _log_evidence(post: WeightPosterior, points: Task, found: WeightPosterior) -> float:
-    return by_importance(_target(post, points), found).value
+def _log_evidence(post: WeightPosterior, points: Task, found: WeightPosterior, prior: WeightPosterior) -> float:
+    """The larger of two estimates, which both lie below the truth on average.
+
+    Draws of the posterior are of no use where inference networks were not trained, as where only features were; draws
+    of the prior are of no use where the points say much of the hidden layers.
+    """
+    target = _target(post, points)
+    return max(by_importance(target, draws).value for draws in (found, prior))
 
 
 def _target(post: WeightPosterior, points: Task) -> Target:

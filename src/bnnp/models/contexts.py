@@ -133,7 +133,7 @@ def _count(part: Part) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)  # so that it can be hashed, as joblib does for Dask
 class _SumsOfPart:
-    """Sums over a part, by who reads it: all that it needs is sent there.
+    """Sums over a part, computed by whoever reads it: all that this needs is sent there.
 
     Attributes:
         model: The model.

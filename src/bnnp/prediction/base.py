@@ -175,6 +175,9 @@ class Predictive(Shown, abc.ABC):
             A dataset of `mean`, `std`, `function_std` (point, output) and `samples` (sample, point, output); its
             coordinates are the names of the outputs and the inputs of every point.
 
+        Raises:
+            ImportError: If xarray is not installed.
+
         Example:
             >>> found = post.predict(x_new).to_xarray()
             >>> dict(found.sizes)

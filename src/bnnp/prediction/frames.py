@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bnnp._core.columns import Columns
+from bnnp._core.optional import optional_module
 from bnnp.likelihoods.base import Likelihood
 from bnnp.likelihoods.categorical import Categorical
 
@@ -31,8 +32,7 @@ def frame(predictive: Predictive, quantiles: Sequence[float]) -> pd.DataFrame:
 
 def dataset(predictive: Predictive) -> xr.Dataset:
     """Moments and samples by point and output, with the inputs as coordinates."""
-    import xarray as xr
-
+    xr = optional_module("xarray", "to_xarray", "data")
     coordinates: dict = {"output": output_names(predictive)}
     if predictive.inputs is not None:
         coordinates |= {name: ("point", x) for name, x in zip(_inputs(predictive), predictive.inputs.T, strict=True)}

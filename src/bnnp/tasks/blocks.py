@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bnnp.tasks.datasets.optional import optional_module
+from bnnp._core.optional import optional_module
 
 ROWS_IN_BLOCK = 65_536
 """Rows that a block has at least, so that folders of many small files are not read file by file."""

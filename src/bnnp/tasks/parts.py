@@ -17,7 +17,7 @@ Work = Callable[["Part"], tuple[int, Found]]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part, as it is sent to who reads it.
+    """A part, as it is sent to whoever reads it.
 
     Attributes:
         number: Its number.

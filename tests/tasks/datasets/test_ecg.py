@@ -8,7 +8,6 @@ import torch
 
 import bnnp
 from bnnp.tasks import ecg
-from bnnp.tasks.datasets import optional
 
 neurokit2 = pytest.importorskip("neurokit2")
 
@@ -109,4 +108,3 @@ def test_without_the_package_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "neurokit2", None)
     with pytest.raises(ImportError, match=r"simulating heartbeats needs neurokit2 .*: pip install 'bnnp\[data\]'"):
         ecg()
-    assert optional.optional_module("json", "anything", "data") is sys.modules["json"]

@@ -1,0 +1,1 @@
+"""The paper's fixed test sets; `bnnp/tasks/datasets/paper_tests.py` reads them."""

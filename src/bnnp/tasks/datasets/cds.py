@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bnnp._core.optional import optional_module
 from bnnp.tasks.datasets.folder import family_folder
 from bnnp.tasks.datasets.grids import PRECIPITATION, TEMPERATURE, joined, read_fields
-from bnnp.tasks.datasets.optional import optional_module
 
 PAGE = "https://cds.climate.copernicus.eu/datasets/reanalysis-era5-land"
 KEY_PAGE = "https://cds.climate.copernicus.eu/how-to-api"

@@ -9,9 +9,9 @@ import numpy as np
 
 from bnnp._core.columns import Columns
 from bnnp._core.files import write_atomically
+from bnnp._core.optional import optional_module
 from bnnp._core.random import Seed, as_generator
 from bnnp.tasks.datasets.folder import DataFile, cache_path, data_path, family_folder, read_decompressed
-from bnnp.tasks.datasets.optional import optional_module
 from bnnp.tasks.source import Collection, collect
 from bnnp.tasks.split import ContextShare, check_split, random_split
 from bnnp.tasks.task import Task, stacked

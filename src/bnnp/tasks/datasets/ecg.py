@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bnnp.tasks.datasets.optional import optional_module
+from bnnp._core.optional import optional_module
 from bnnp.tasks.source import Functions
 from bnnp.tasks.task import Task
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bnnp.tasks.datasets.optional import optional_module
+from bnnp._core.optional import optional_module
 
 TEMPERATURE, PRECIPITATION = "t2m", "tp"
 _GRIB_NAMES = {"2t": TEMPERATURE, "tp": PRECIPITATION}

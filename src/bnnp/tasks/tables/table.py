@@ -12,8 +12,8 @@ import numpy as np
 
 from bnnp._core import cells
 from bnnp._core.frames import as_pandas, is_frame
+from bnnp._core.optional import optional_module
 from bnnp._core.show import Shown, listed
-from bnnp.tasks.datasets.optional import optional_module
 from bnnp.tasks.tables import text
 
 if TYPE_CHECKING:

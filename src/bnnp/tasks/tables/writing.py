@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bnnp._core.files import naming, written_atomically
-from bnnp.tasks.datasets.optional import optional_module
+from bnnp._core.optional import optional_module
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Packages that only some data sets need. They are imported when they are used."""
+"""Packages that only some users need. They are imported when they are used."""
 
 import importlib
 from types import ModuleType
