@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
-from score_tables import Estimate, markdown_table, mean_and_error, over, slope_text, text_of
+from score_tables import Estimate, markdown_table, mean_and_error, over, samples_of, slope_text, text_of
 
 NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
@@ -85,11 +85,10 @@ def _table(data: str, rows: Mapping[Any, list[dict]]) -> str:
     lines = []
     for name, found in rows.items():
         cells = [text_of(_mean(found, f"{kind}_lppd")) for kind in ("pooled", "marginal", "joint")]
-        samples = next(key for key in found[0]["scores"] if "@" in key).split("@")[1]
         label = LABELS.get(name, f"BNNP {name}" if not isinstance(name, str) else name)
         theirs = [str(numbers[data].get(name, "")) for numbers in (PAPER, PAPER_MAE)]
         cells += [text_of(_mean(found, "mae")), text_of(_mean(found, "coverage_90"))]
-        lines.append([label, *cells, samples, str(len(found)), *theirs])
+        lines.append([label, *cells, samples_of(found[0]), str(len(found)), *theirs])
     return markdown_table(header, lines)
 
 

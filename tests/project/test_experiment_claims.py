@@ -1,0 +1,103 @@
+"""Claims about records: what makes them hold, fail or stay open, experiment by experiment."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import harness
+from claims import Claim, needed, paired
+from harness import experiment_names
+from records import settings_file
+
+REAL = Path(__file__).parents[2] / "experiments"
+SEEDS = (21, 42, 69, 420)
+ARRIVED = {"rhat": 1.0, "doubtful": 0, "slope": None, "slope_error": None}
+
+
+def scored(value: float, name: str = "marginal_lppd@9") -> dict[str, Any]:
+    return {"scores": {name: {"mean": value, "standard_error": 0.1}}}
+
+
+@pytest.mark.parametrize("repeats", [2, 4])
+def test_methods_that_are_alike_seldom_seem_to_differ(repeats):
+    """Six methods with noise alone: the best of them is above the worst more often than one is above another."""
+    random, decided, naive = np.random.default_rng(0), 0, 0
+    for _ in range(2000):
+        values = sorted((random.normal(size=repeats).tolist() for _ in range(6)), key=sum)
+        mean, error = paired(values[-1], values[0])
+        decided += mean > needed(repeats, 15) * error
+        naive += mean > needed(repeats) * error
+    assert decided < 0.05 * 2000 < naive
+
+
+def matters(levels: Mapping[str, Sequence[float]], late: str = "", samples: Mapping[str, int] | None = None) -> Claim:
+    """The claim that inference still matters under the learned prior, by the levels of methods for each seed."""
+    experiment, results = harness.load_experiment(REAL / "prior_transfer"), {}
+    choices = {"seeds": SEEDS, "methods": ("mfvi", "hmc", "bnnp"), "recipe_minutes": 2, "paper": {"steps": 9}}
+    for method, values in levels.items():
+        how = ARRIVED | {"doubtful": 9 if method == late else 0}
+        name = f"pooled_lppd@{(samples or {}).get(method, 500)}"
+        for seed, value in zip(SEEDS, values, strict=True):
+            results[f"gp-{method}-recipe-{seed}"] = {"all": scored(value, name), "convergence": how}
+    found = [c for c in experiment.claims({"processes": {"gp": choices}}, results) if "differ" in c.text]
+    return found[0]
+
+
+def test_that_methods_differ_can_fail_and_is_asked_of_equal_terms():
+    high, low, same = (1.0, 1.1, 1.2, 1.3), (0.0, 0.1, 0.2, 0.3), (1.001, 1.1, 1.2, 1.301)
+    every = {"mfvi": low, "hmc": high, "bnnp": high, "bnnp_new": high}
+    alike = {"mfvi": same, "hmc": high, "bnnp": high, "bnnp_new": high}
+    assert "more than 0.05 in pooled LPPD under the prior learned by the one recipe in 2 minutes" in matters(every).text
+    assert matters(every).verdict() == "holds"
+    assert matters(alike).verdict() == "does not hold"
+    assert matters(alike | {"mfvi": low}, late="mfvi").verdict() == "cannot tell"
+    assert "not arrived: MFVI" in matters(every, late="mfvi").ours
+    few = matters(every, samples={"mfvi": 20})
+    assert (few.verdict(), "of another number of samples: MFVI" in few.ours) == ("cannot tell", True)
+    assert matters({name: values for name, values in alike.items() if name != "mfvi"}).verdict() == "cannot tell"
+    assert matters({}).verdict() == "not run"
+
+
+def objective(ours: Sequence[float | None], theirs: Sequence[float | None]) -> Claim:
+    """The claim that PP-AVI predicts better than AVI; None for a training that diverged."""
+    experiment, results = harness.load_experiment(REAL / "objectives"), {}
+    for name, values in {"PP-AVI": ours, "AVI": theirs}.items():
+        for seed, value in zip(SEEDS, values, strict=False):
+            results[f"gp-{name}-closed-{seed}"] = (
+                {"diverged": "at step 3"} if value is None else {"scores": scored(value)}
+            )
+    settings = {"processes": ("gp",), "seeds": SEEDS, "training": {"steps": 1500}}
+    return experiment.claims(settings, {key: one | DISTANCES for key, one in results.items()})[0]
+
+
+DISTANCES = {"differences": {"learned prior": {"energy distance": 0.1}}}
+
+
+def test_trainings_that_diverged_are_told_and_are_not_trainings_that_were_not_run():
+    assert objective([1.0, 1.1, 1.2, 1.3], [0.0, 0.1, 0.3, 0.3]).verdict() == "holds"
+    assert "1,500 steps" in objective([1.0], [0.0]).text
+    some = objective([1.0, 1.1, None, 1.3], [0.0, 0.1, 0.2, None])
+    assert (some.seeds, some.ours.count("1 diverged")) == (2, 2)
+    none = objective([1.0, 1.1], [None, None])
+    assert (none.verdict(), none.ours) == ("cannot tell", "PP-AVI; AVI, 2 diverged")
+    assert objective([1.0], []).verdict() == "not run"
+
+
+@pytest.mark.parametrize("scale", ["small", "long"])
+def test_methods_of_prior_transfer_have_the_same_number_of_samples(scale):
+    """Log densities from other numbers of samples do not compare; members of an ensemble are few by their nature."""
+    processes = harness.plan_of(REAL, "prior_transfer", scale).settings["processes"]
+    for choices in processes.values():
+        assert len({how["samples"] for method, how in choices["methods"].items() if method != "ensemble"}) == 1
+
+
+@pytest.mark.parametrize("name", experiment_names(REAL))
+def test_every_claim_of_an_experiment_has_a_text_of_its_own(name):
+    scales = [scale for scale in ("small", "long", "paper") if settings_file(REAL / name, scale).is_file()]
+    for scale in scales:
+        plan = harness.plan_of(REAL, name, scale)
+        texts = [claim.text for claim in harness.load_experiment(REAL / name).claims(plan.settings, {})]
+        assert len(texts) == len(set(texts))
