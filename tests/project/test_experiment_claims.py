@@ -86,6 +86,23 @@ def test_trainings_that_diverged_are_told_and_are_not_trainings_that_were_not_ru
     assert objective([1.0], []).verdict() == "not run"
 
 
+def online(*losses: float) -> list[Claim]:
+    """The claims of online learning with 1 and 4 hidden layers, by what updates lose; a little more for each seed."""
+    experiment, results = harness.load_experiment(REAL / "online"), {}
+    for depth, lost in zip((1, 4), losses, strict=False):
+        for number, seed in enumerate(SEEDS):
+            levels = {"all": 1.0, "online": 1.0 - lost - 0.001 * number * depth, "new": 0.0}
+            rows: list[dict[str, Any]] = [{"way": way, "points": 40, "lppd": levels[way]} for way in levels]
+            results[f"depth-{depth}-{seed}"] = rows
+    return experiment.claims({"depths": (1, 4), "seeds": SEEDS}, results)
+
+
+def test_updates_are_held_against_conditioning_anew_and_depth_against_none():
+    assert [claim.verdict() for claim in online(0.2, 0.01)] == ["does not hold", "holds", "does not hold"]
+    assert online(0.0, 0.1)[-1].verdict() == "holds"
+    assert [claim.verdict() for claim in online(0.0)] == ["holds", "not run", "not run"]
+
+
 @pytest.mark.parametrize("scale", ["small", "long"])
 def test_methods_of_prior_transfer_have_the_same_number_of_samples(scale):
     """Log densities from other numbers of samples do not compare; members of an ensemble are few by their nature."""
