@@ -100,6 +100,9 @@ def _note(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], re
     """What one must know of the rows: units, settings and whether what climbs a bound has arrived."""
     notes = ["LPPD per standardised unit."]
     notes.append(f"Settings `{settings['chosen'][data]}`, chosen on training data sets that were left out.")
+    learned = _learned_noise(data, choices, settings, results)
+    if learned:
+        notes.append(f"The BNNP's noise, which counts most in pooled LPPD, as learned: {learned}.")
     noise = chosen_noise(data, choices, results)
     for method in ("mfvi", "givi"):
         how = results.get(f"{data}-{method}-{noise}", {}).get("convergence")
@@ -110,6 +113,15 @@ def _note(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], re
         targets, samples = choices["peers"]["ar_targets"], choices["peers"]["ar_scored"]
         notes.append(f"AR-TNP with {targets} of the targets and {samples} samples: it is slow.")
     return " ".join(notes) + "\n"
+
+
+def _learned_noise(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], results: Any) -> str:
+    """By learnability, the mean over seeds."""
+    found = []
+    for share in choices["learnabilities"]:
+        noises = _scores_of(results, [f"{data}-bnnp-{share}-{seed}" for seed in settings["seeds"]], "noise")
+        found += [f"{over(noises)[0]:.2f} at {share:g}"] if noises else []
+    return ", ".join(found)
 
 
 def _figure(curves: Mapping[str, Mapping[Any, list[dict]]]) -> Figure:
