@@ -102,7 +102,7 @@ def _note(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], re
     notes.append(f"Settings `{settings['chosen'][data]}`, chosen on training data sets that were left out.")
     learned = _learned_noise(data, choices, settings, results)
     if learned:
-        notes.append(f"The BNNP's noise, which counts most in pooled LPPD, as learned: {learned}.")
+        notes.append(f"The BNNP's noise, as learned: {learned}.")
     noise = chosen_noise(data, choices, results)
     for method in ("mfvi", "givi"):
         how = results.get(f"{data}-{method}-{noise}", {}).get("convergence")
@@ -138,7 +138,7 @@ def _figure(curves: Mapping[str, Mapping[Any, list[dict]]]) -> Figure:
     entries = {
         label: line for axes in panels.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=4, fontsize=9)
+    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=2 * columns, fontsize=9)
     return figure
 
 
