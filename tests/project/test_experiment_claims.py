@@ -103,6 +103,27 @@ def test_updates_are_held_against_conditioning_anew_and_depth_against_none():
     assert [claim.verdict() for claim in online(0.0)] == ["holds", "not run", "not run"]
 
 
+def learned(*lines: str) -> Claim:
+    """The claim that the recipe's training gains something, by what it decided for each seed."""
+    experiment = harness.load_experiment(REAL / "learned_priors")
+    choices = {"seeds": SEEDS, "recipe_minutes": 2, "processes": {"sawtooth": {"paper": {"steps": 9}}}}
+    distances = {name: {"energy distance": 0.1} for name in ("learned prior", "standard prior")}
+    results = {
+        f"sawtooth-recipe-{seed}": {"decisions": ["The prior starts.", line], "differences": distances} | scored(1.0)
+        for seed, line in zip(SEEDS, lines, strict=False)
+    }
+    return next(claim for claim in experiment.claims(choices, results) if "start" in claim.text)
+
+
+def test_a_prior_that_stayed_at_its_start_was_not_learned():
+    """By a sentence of the recipe; that it says it, is seen where the experiment runs at its smallest scale."""
+    line = "On 64 data sets that it did not learn from, the log-density per point is {}; at the start it was -1.500."
+    assert learned(*(line.format(value) for value in (-1.5, -1.5, -1.5, -1.499))).verdict() == "does not hold"
+    assert learned(*(line.format(value) for value in (0.1, 0.2, 0.1, 0.2))).verdict() == "holds"
+    assert learned(*(line.format(value) for value in (0.1, -1.5, 0.1, 0.2))).verdict() == "cannot tell"
+    assert learned().verdict() == "not run"
+
+
 @pytest.mark.parametrize("scale", ["small", "long"])
 def test_methods_of_prior_transfer_have_the_same_number_of_samples(scale):
     """Log densities from other numbers of samples do not compare; members of an ensemble are few by their nature."""
