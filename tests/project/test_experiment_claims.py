@@ -124,6 +124,29 @@ def test_a_prior_that_stayed_at_its_start_was_not_learned():
     assert learned().verdict() == "not run"
 
 
+def test_a_model_can_be_better_than_what_is_trivial_by_one_score_and_worse_by_another():
+    experiment = harness.load_experiment(REAL / "learned_priors")
+    choices = {"seeds": SEEDS, "recipe_minutes": 2, "processes": {"sawtooth": {"paper": {"steps": 9}}}}
+
+    def scores(lppd: float, mae: float) -> dict[str, Any]:
+        return {"scores": scored(lppd)["scores"] | scored(mae, "mae")["scores"]}
+
+    distances = {name: {"energy distance": 0.1} for name in ("learned prior", "standard prior")}
+    results: dict[str, Any] = {
+        f"sawtooth-recipe-{seed}": {
+            "scores": scores(1.0, 0.4 + 0.01 * number),
+            "decisions": [],
+            "differences": distances,
+        }
+        for number, seed in enumerate(SEEDS)
+    }
+    results["sawtooth-trivial"] = {"mean": scores(-1.0, 0.9), "nearest": scores(-2.0, 0.2)}
+    found = {claim.text: claim for claim in experiment.claims(choices, results) if "trivial" in claim.text}
+    verdicts = {text.split()[1]: claim.verdict() for text, claim in found.items() if "recipe" in text}
+    assert verdicts == {"marginal": "holds", "MAE": "does not hold"}
+    assert [claim.trivial for claim in found.values()][:2] == ["mean -1.00", "nearest 0.200"]
+
+
 @pytest.mark.parametrize("scale", ["small", "long"])
 def test_methods_of_prior_transfer_have_the_same_number_of_samples(scale):
     """Log densities from other numbers of samples do not compare; members of an ensemble are few by their nature."""
