@@ -135,7 +135,8 @@ def _row(process: str, objective: str, estimator: str, settings: Any, results: M
 
 
 def _figure(settings: Mapping[str, Any], results: Mapping[str, Any]) -> Figure:
-    processes = settings["processes"]
+    """A panel for each process that has been run."""
+    processes = [process for process in settings["processes"] if any(key.startswith(f"{process}-") for key in results)]
     figure = Figure(figsize=(4 * len(processes), 3.4), layout="constrained")
     panels = figure.subplots(1, len(processes), squeeze=False)[0]
     for axes, process in zip(panels, processes, strict=True):
