@@ -36,6 +36,7 @@ class Claim:
         trivial: The best of what needs no learning.
         gain: How much ours differ in the direction that is claimed; not a number where it was not run.
         seeds: Repeats behind the standard error of the gain.
+        picked: Of how many differences this one was picked because it speaks most for the verdict.
         doubts: Why the numbers may be wrong, as chains that have not mixed; with a doubt no claim holds or fails.
     """
 
@@ -47,6 +48,7 @@ class Claim:
     trivial: str = ""
     gain: Estimate = (math.nan, math.nan)
     seeds: int = 0
+    picked: int = 1
     doubts: str = ""
 
     def verdict(self) -> str:
@@ -54,14 +56,18 @@ class Claim:
         mean, error = self.gain
         if math.isnan(mean):
             return NOT_RUN
-        if self.doubts or math.isnan(error) or not abs(mean) > needed(self.seeds) * error:
+        if self.doubts or math.isnan(error) or not abs(mean) > needed(self.seeds, self.picked) * error:
             return UNKNOWN
         return HOLDS if mean > 0 else FAILS
 
 
-def needed(repeats: int) -> float:
-    """The standard errors from which a difference counts, by Student's distribution; endless for a single repeat."""
-    return float(t.ppf((1 + SURE) / 2, repeats - 1)) if repeats > 1 else math.inf
+def needed(repeats: int, picked: int = 1) -> float:
+    """The standard errors from which a difference counts, by Student's distribution; endless for a single repeat.
+
+    The largest of several differences is large by chance more often than one is: the share of errors that is allowed
+    is divided by their number (`picked`).
+    """
+    return float(t.ppf(1 - (1 - SURE) / 2 / picked, repeats - 1)) if repeats > 1 else math.inf
 
 
 def has_arrived(convergence: Mapping[str, Any]) -> bool:
@@ -82,5 +88,8 @@ def paired(larger: Sequence[float], smaller: Sequence[float]) -> Estimate:
 
 
 def worst(gains: Sequence[Estimate]) -> Estimate:
-    """The least certain of several gains that a claim needs all of, by standard errors."""
+    """The least certain of several gains that a claim needs all of, by standard errors.
+
+    If it is below 0, it was picked of them all; if it is above, all others are so too, and nothing was picked.
+    """
     return min(gains, key=lambda gain: gain[0] / max(gain[1], 1e-12)) if gains else (math.nan, math.nan)

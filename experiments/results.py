@@ -22,7 +22,8 @@ This page is written by `python experiments/results.py` from the records in `NAM
 that it says what they say. Do not edit it. Each claim is a difference with its standard error over the repeats
 (seeds; tables where that is said). It *holds* or *does not hold* if the difference is more than Student's
 {needed(4):.1f} standard errors with four repeats ({needed(2):.1f} with two, {needed(8):.1f} with eight), which
-{1 - SURE:.0%} of claims about nothing would be by chance; otherwise, or with chains that have not mixed, one *cannot
+{1 - SURE:.0%} of claims about nothing would be by chance; a difference that was picked from several because it is the
+largest needs more. Otherwise, or with chains that have not mixed, one *cannot
 tell*. *Not run* means that there is no record under the settings as they are frozen now: records of other settings, or
 of before settings were frozen, are stale and are left out. Those of before are in the history of the repository, up to
 commit fccc4b6: their code or their starts are gone, or their settings had been chosen on test sets.

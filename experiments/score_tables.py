@@ -21,6 +21,11 @@ def mean_and_error(scores: Mapping[str, Any] | None, name: str) -> tuple[float, 
     return math.nan, math.nan
 
 
+def samples_of(scores: Mapping[str, Any]) -> str:
+    """Of how many samples log densities are estimated, as the names of the scores have it; "exact" if of none."""
+    return next(key for key in scores["scores"] if "@" in key).split("@")[1]
+
+
 def over(values: Sequence[float]) -> Estimate:
     """The mean of repeats, as of seeds, and its standard error, for which two are needed."""
     if not len(values):

@@ -45,15 +45,16 @@ def _inverted_u(data: str, score: str, kind: str, values: Mapping[Any, list[floa
     paper = _curve(theirs) if score == "pooled_lppd" else ""
     if any(len(shares.get(one, ())) < seeds for one in (share, 0.0, 1.0)):  # repeats of the same seed belong together
         return Claim("4.4", text, paper)
-    gains = [paired(shares[share], shares[end]) for end in (0.0, 1.0)]
+    least = worst([paired(shares[share], shares[end]) for end in (0.0, 1.0)])
     return Claim(
         "4.4",
         text,
         paper,
         _curve({share: over(found)[0] for share, found in sorted(shares.items())}),
         trivial=_trivial(values),
-        gain=worst(gains),
+        gain=least,
         seeds=seeds,
+        picked=2 if least[0] < 0 else 1,
     )
 
 
@@ -77,6 +78,7 @@ def _above_peers(data: str, score: str, kind: str, values: Mapping[Any, list[flo
         trivial=_trivial(values),
         gain=gain,
         seeds=min(len(values[share]), *(len(values[name]) for name in METHODS)),
+        picked=len(peers) if gain[0] < 0 else 1,
         doubts=doubts if gain[0] > 0 else "",
     )
 
@@ -88,13 +90,15 @@ def _recipe(data: str, kind: str, values: Mapping[Any, list[float]]) -> Claim:
         return Claim("beyond", text)
     best = max(shares, key=lambda share: shares[share][0])
     ours = over(values["recipe"])
+    gain = difference(ours, shares[best])
     return Claim(
         "beyond",
         text,
         ours=f"{text_of(ours)}; {best}: {text_of(shares[best])}",
         trivial=_trivial(values),
-        gain=difference(ours, shares[best]),
-        seeds=len(values["recipe"]),
+        gain=gain,
+        seeds=min(len(values["recipe"]), len(values[best])),
+        picked=len(shares) if gain[0] < 0 else 1,
     )
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
-from score_tables import Estimate, markdown_table, mean_and_error, over, slope_text, text_of
+from score_tables import Estimate, markdown_table, mean_and_error, over, samples_of, slope_text, text_of
 
 NAMES = {"abalone": "Abalone", "paul15": "Paul15", "invented": "invented"}
 TENTHS = tuple(round(0.1 * i, 1) for i in range(11))
@@ -85,11 +85,10 @@ def _table(data: str, rows: Mapping[Any, list[dict]]) -> str:
     lines = []
     for name, found in rows.items():
         cells = [text_of(_mean(found, f"{kind}_lppd")) for kind in ("pooled", "marginal", "joint")]
-        samples = next(key for key in found[0]["scores"] if "@" in key).split("@")[1]
         label = LABELS.get(name, f"BNNP {name}" if not isinstance(name, str) else name)
         theirs = [str(numbers[data].get(name, "")) for numbers in (PAPER, PAPER_MAE)]
         cells += [text_of(_mean(found, "mae")), text_of(_mean(found, "coverage_90"))]
-        lines.append([label, *cells, samples, str(len(found)), *theirs])
+        lines.append([label, *cells, samples_of(found[0]), str(len(found)), *theirs])
     return markdown_table(header, lines)
 
 
@@ -101,6 +100,9 @@ def _note(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], re
     """What one must know of the rows: units, settings and whether what climbs a bound has arrived."""
     notes = ["LPPD per standardised unit."]
     notes.append(f"Settings `{settings['chosen'][data]}`, chosen on training data sets that were left out.")
+    learned = _learned_noise(data, choices, settings, results)
+    if learned:
+        notes.append(f"The BNNP's noise, as learned: {learned}.")
     noise = chosen_noise(data, choices, results)
     for method in ("mfvi", "givi"):
         how = results.get(f"{data}-{method}-{noise}", {}).get("convergence")
@@ -111,6 +113,15 @@ def _note(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], re
         targets, samples = choices["peers"]["ar_targets"], choices["peers"]["ar_scored"]
         notes.append(f"AR-TNP with {targets} of the targets and {samples} samples: it is slow.")
     return " ".join(notes) + "\n"
+
+
+def _learned_noise(data: str, choices: Mapping[str, Any], settings: Mapping[str, Any], results: Any) -> str:
+    """By learnability, the mean over seeds."""
+    found = []
+    for share in choices["learnabilities"]:
+        noises = _scores_of(results, [f"{data}-bnnp-{share}-{seed}" for seed in settings["seeds"]], "noise")
+        found += [f"{over(noises)[0]:.2f} at {share:g}"] if noises else []
+    return ", ".join(found)
 
 
 def _figure(curves: Mapping[str, Mapping[Any, list[dict]]]) -> Figure:
@@ -127,7 +138,7 @@ def _figure(curves: Mapping[str, Mapping[Any, list[dict]]]) -> Figure:
     entries = {
         label: line for axes in panels.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=4, fontsize=9)
+    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=2 * columns, fontsize=9)
     return figure
 
 

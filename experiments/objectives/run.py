@@ -1,5 +1,6 @@
 """Does the paper's reason for its objective survive a better estimator? Five objectives by two estimators (App. A)."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,8 @@ def _row(process: str, objective: str, estimator: str, settings: Any, results: M
 
 
 def _figure(settings: Mapping[str, Any], results: Mapping[str, Any]) -> Figure:
-    processes = settings["processes"]
+    """A panel for each process that has been run."""
+    processes = [process for process in settings["processes"] if any(key.startswith(f"{process}-") for key in results)]
     figure = Figure(figsize=(4 * len(processes), 3.4), layout="constrained")
     panels = figure.subplots(1, len(processes), squeeze=False)[0]
     for axes, process in zip(panels, processes, strict=True):
@@ -166,13 +168,18 @@ def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Clai
 
 
 def _claim(process: str, other: str, estimator: str, kind: str, settings: Any, results: Mapping[str, Any]) -> Claim:
-    text = f"{NAMES[process]}, {ESTIMATORS[estimator]}: PP-AVI has the better {kind} than {other}"
+    steps = f"{settings['training']['steps']:,} steps"
+    text = f"{NAMES[process]}, {ESTIMATORS[estimator]}, {steps}: PP-AVI has the better {kind} than {other}"
     ours, theirs = (found_of(process, name, estimator, settings, results) for name in ("PP-AVI", other))
-    seeds = [seed for seed in ours if seed in theirs and "scores" in ours[seed] and "scores" in theirs[seed]]
-    if not seeds:
+    both = [seed for seed in ours if seed in theirs]
+    if not both:
         return Claim("App. A", text, "argued, without numbers")
+    seeds = [seed for seed in both if "scores" in ours[seed] and "scores" in theirs[seed]]
+    lost = [_diverged([one[seed] for seed in both]) for one in (ours, theirs)]
+    if not seeds:
+        said = f"PP-AVI{lost[0]}; {other}{lost[1]}"
+        return Claim("App. A", text, "argued, without numbers", said, gain=(0.0, math.nan), doubts=said)
     pair = [[_value(found[seed], kind) for seed in seeds] for found in (ours, theirs)]
-    lost = sum("scores" not in one for one in theirs.values())
     best = results.get(f"{process}-trivial", {})
     trivials = {name: mean_and_error(scores, "marginal_lppd")[0] for name, scores in best.items()}
     exact = trivials.pop("exact posterior", None)
@@ -181,12 +188,18 @@ def _claim(process: str, other: str, estimator: str, kind: str, settings: Any, r
         "App. A",
         text,
         "argued, without numbers",
-        f"{text_of(over(pair[0]))}; {text_of(over(pair[1]))}" + (f", {lost} diverged" if lost else ""),
+        f"{text_of(over(pair[0]))}{lost[0]}; {text_of(over(pair[1]))}{lost[1]}",
         oracle=f"{exact:.2f}" if is_score and exact is not None else "" if is_score else "0",
         trivial=f"{max(trivials.values()):.2f}" if is_score and trivials else "",
         gain=paired(pair[0], pair[1]) if is_score else paired(pair[1], pair[0]),
         seeds=len(seeds),
     )
+
+
+def _diverged(found: list[Any]) -> str:
+    """How many trainings have no scores, if any."""
+    lost = sum("scores" not in one for one in found)
+    return f", {lost} diverged" if lost else ""
 
 
 def _value(found: Mapping[str, Any], kind: str) -> float:

@@ -140,11 +140,11 @@ def _means(found: list[list[dict[str, Any]]], way: str, points: int, score: str)
 
 
 def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Claim]:
-    """Updates stay close to conditioning anew: they lose less than 0.05 nats, and less than forgetting loses."""
+    """Updates stay close to conditioning anew: they lose less than 0.05 nats; and what depth does to that."""
     claims, last = [], BATCH * (UPDATES + 1)
     others = {name: mean_and_error(one, "marginal_lppd")[0] for name, one in results.get("trivial", {}).items()}
     exact = others.pop("exact posterior", None)
-    rest = {"paper": "by eye", "oracle": "" if exact is None else f"{exact:.2f}"}
+    rest: dict[str, Any] = {"paper": "by eye", "oracle": "" if exact is None else f"{exact:.2f}"}
     rest["trivial"] = f"{max(others.values()):.2f}" if others else ""
     for depth in settings["depths"]:
         found = _found(depth, settings, results)
@@ -155,7 +155,24 @@ def claims(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[Clai
         )
         lost = paired([value + CLOSE for value in online], every)
         claims.append(Claim("App. D", text, ours=ours if found else "", gain=lost, seeds=len(found), **rest))
-    return claims
+    return [*claims, _of_depth(settings, results)]
+
+
+def _of_depth(settings: Mapping[str, Any], results: Mapping[str, Any]) -> Claim:
+    """Whether a deeper network, of which a smaller part is updated, loses more."""
+    few, many = min(settings["depths"]), max(settings["depths"])
+    text = f"online updates lose more of marginal LPPD with {many} hidden layers than with {few}"
+    losses = [_losses(_found(depth, settings, results)) for depth in (many, few)]
+    if not losses[0] or len(losses[0]) != len(losses[1]):
+        return Claim("App. D", text, "by eye")
+    ours = "; ".join(text_of(over(lost), 3) for lost in losses)
+    return Claim("App. D", text, "by eye", ours, oracle="0", gain=paired(*losses), seeds=len(losses[0]))
+
+
+def _losses(found: list[list[dict[str, Any]]]) -> list[float]:
+    """For every seed, how much better it is to condition on all points anew."""
+    values = [_means(found, way, BATCH * (UPDATES + 1), "lppd") for way in ("all", "online")]
+    return [every - online for every, online in zip(*values, strict=True)]
 
 
 def _curves(depths: list[int], settings: Mapping[str, Any], results: Mapping[str, Any]) -> Figure:
@@ -167,7 +184,8 @@ def _curves(depths: list[int], settings: Mapping[str, Any], results: Mapping[str
         distances = [over(_means(found, "online", n, "distance"))[0] for n in points]
         panels[0].plot(points, distances, "o-", markersize=4, label=f"hidden layers: {depth}")
     panels[0].set(xlabel="points seen", ylabel="distance of means, online to all")
-    panels[0].legend(fontsize=8)
+    panels[0].set_ylim(top=1.5 * panels[0].get_ylim()[1])
+    panels[0].legend(fontsize=8, loc="upper right", ncols=2)
     for axes, depth in zip(panels[1:], (depths[0], depths[-1]), strict=True):
         found = _found(depth, settings, results)
         for way, label in WAYS.items():

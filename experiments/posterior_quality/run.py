@@ -249,7 +249,8 @@ def _above_gaussians(noise: str, of: Bounds, late: set[str], oracle: str) -> Cla
     doubts = ", ".join(name.upper() for name in JOINT if name in late)
     ours += f"; not arrived: {doubts}" if doubts else ""
     seeds = min(of[name][1] for name in ("bnnp", *JOINT))
-    return Claim("4.1", text, paper, ours, oracle, gain=gain, seeds=seeds, doubts=doubts)
+    picked = len(JOINT) if gain[0] < 0 else 1
+    return Claim("4.1", text, paper, ours, oracle, gain=gain, seeds=seeds, picked=picked, doubts=doubts)
 
 
 def _above_meta(noise: str, way: str, of: Bounds, late: set[str], oracle: str) -> Claim:

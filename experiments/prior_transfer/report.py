@@ -12,7 +12,7 @@ from bnnp._core.files import write_atomically
 from bnnp.plots import save_figure
 from bnnp.tasks.task import Task
 from common import model_file
-from score_tables import CONVERGENCE, convergence, markdown_table, mean_and_error, over_seeds, text_of
+from score_tables import CONVERGENCE, convergence, markdown_table, mean_and_error, over_seeds, samples_of, text_of
 
 from .climate import Climate, climate
 from .methods import LABELS, NEW
@@ -139,9 +139,8 @@ def _worst(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _cells(scores: list[dict[str, Any]]) -> list[str]:
-    samples = next(key for key in scores[0]["scores"] if "@" in key).split("@")[1]
     kinds = [text_of(over_seeds(scores, f"{kind}_lppd")) for kind in ("pooled", "marginal", "joint")]
-    return [*kinds, text_of(over_seeds(scores, "mae"), 3), samples]
+    return [*kinds, text_of(over_seeds(scores, "mae"), 3), samples_of(scores[0])]
 
 
 def _figure(processes: list[str], settings: Mapping[str, Any], results: Mapping[str, Any]) -> Figure:

@@ -472,7 +472,8 @@ def test_gains():
 def transfer(missing: str = "", late: str = "", **levels: float) -> str:
     """The verdict on every method under the learned prior: two methods, four seeds; `levels` under that prior."""
     experiment = harness.load_experiment(REAL / "prior_transfer")
-    settings, results = {"processes": {"gp": {"seeds": (1, 2, 3, 4), "methods": ("mfvi", "hmc")}}}, {}
+    choices = {"seeds": (1, 2, 3, 4), "methods": ("mfvi", "hmc"), "recipe_minutes": 2, "paper": {"steps": 9}}
+    settings, results = {"processes": {"gp": choices}}, {}
     for method in ("mfvi", "hmc"):
         how = {"rhat": 1.0, "doubtful": 9 if method in late else 0, "slope": None, "slope_error": None}
         for prior in ("standard",) if method in missing else ("standard", "recipe"):
