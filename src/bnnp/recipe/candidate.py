@@ -74,8 +74,8 @@ def chosen(best: Candidate, candidates: Sequence[Candidate]) -> str:
     values = [candidate.scores.worth() for candidate in candidates]
     scores = ", ".join(f"{value:.3f} with {name}" for name, value in zip(names, values, strict=True))
     return (
-        f"The network has {names[candidates.index(best)]} units: after at most a round, the log-density per point of "
-        f"left-out data sets, averaged over predictions with and without known points, is {scores}."
+        f"The network has {names[candidates.index(best)]} units: after at most two rounds, the log-density per point "
+        f"of left-out data sets, averaged over predictions with and without known points, is {scores}."
     )
 
 

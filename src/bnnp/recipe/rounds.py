@@ -51,6 +51,8 @@ MANY_TASKS = 48
 that can warp functions: there are too few tasks for the rest."""
 CLEARLY = 2.0
 """A difference counts if it is more than so many standard errors."""
+RACE = 2
+"""Rounds after which the best of several models is chosen, if they help: units with kinks take longer to learn."""
 LEAST_GAIN = 0.005
 """A round counts as better if left-out tasks clearly gain, and at least so much log-density per point."""
 
@@ -74,14 +76,14 @@ class Rounds:
     until: float
 
     def best(self, models: Sequence[MetaLearner], tasks: TaskSource, left_out: LeftOut) -> Candidate:
-        """Start each model; train those that start well for a round; then train each part of the best one."""
+        """Start each model; train those that start well for some rounds; then train each part of the best one."""
         tried, told = {n: one for n, one in enumerate(models) if n == 0 or not _few(tasks) or can_warp(one)}, []
         candidates = self._all_started(tried, tasks, left_out)
         if len(candidates) < len(tried):
             told.append(NOT_WARPED)
         good = [place for place, one in enumerate(candidates) if not _starts_worse(one, candidates, left_out)]
         for place in good if len(candidates) > 1 else []:
-            candidates[place] = self._advanced(candidates[place], tasks, left_out, limit=1)
+            candidates[place] = self._advanced(candidates[place], tasks, left_out, limit=RACE)
             if candidates[place].interrupted:
                 break
         best = max(candidates, key=lambda candidate: candidate.scores.worth())
