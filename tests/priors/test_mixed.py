@@ -5,8 +5,9 @@ import pytest
 import scipy.stats
 import torch
 
+from bnnp.priors.starts.fitting import fit_mixed
 from bnnp.priors.starts.freedom import most_freedom
-from bnnp.priors.starts.mixed import FIRST, NOISE, Freedom, MixedModel, fit_mixed
+from bnnp.priors.starts.mixed import FIRST, NOISE, Freedom, MixedModel
 from bnnp.priors.starts.sums import Sums, TaskPoints
 
 SIZES = (3, 7, 1, 0, 12)

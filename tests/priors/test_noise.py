@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from bnnp.numerics.bends import bends_at, bends_over
-from bnnp.priors.starts.mixed import MixedModel, fit_mixed
+from bnnp.priors.starts.fitting import fit_mixed
+from bnnp.priors.starts.mixed import MixedModel
 from bnnp.priors.starts.noise import fit_noise, varied_noise
 from bnnp.priors.starts.sums import Sums, TaskPoints
 

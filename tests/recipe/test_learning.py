@@ -91,7 +91,7 @@ def test_rounds_that_help_are_done_again_with_all_tasks(monkeypatch):
     assert len(learned.scores.per_task) == 6
 
 
-def test_of_several_models_the_better_one_is_taken_after_a_round():
+def test_of_several_models_the_better_one_is_taken_after_some_rounds():
     models = [bnnp.BNNP(1, 1, hidden=(4,), activation=name, seed=0) for name in ("silu", "relu")]
     learned = bnnp.learn(models, lines(), progress=False)
     told = next(sentence for sentence in learned.decisions if "The network has" in sentence)
@@ -99,6 +99,22 @@ def test_of_several_models_the_better_one_is_taken_after_a_round():
     assert learned.model is models[int(np.argmax(values))]
     assert f"The network has {('tanh', 'relu')[int(np.argmax(values))]} units" in told
     assert models[int(np.argmin(values))].prior.is_standard()
+
+
+@pytest.mark.parametrize(("errors", "rounds_kept"), [(1.5, "0 rounds"), (2.5, "1 round")])
+def test_a_round_must_gain_two_standard_errors(monkeypatch, errors, rounds_kept):
+    gains = iter([(0.1 * errors, 0.1), *[(-1.0, 0.0)] * 3])
+    monkeypatch.setattr(judging.LeftOut, "gain", lambda *_, **__: next(gains))
+    learned = bnnp.learn(small(), lines(), progress=False)
+    assert f"Training {rounds.LARGE} ended after {rounds_kept}:" in " ".join(learned.decisions)
+
+
+def test_models_race_for_two_rounds_if_these_help(monkeypatch):
+    calls, models = counted(monkeypatch), [small(), small()]
+    helps(monkeypatch, False, False, *[True] * 4)  # no start is worse than the other; then two rounds of each
+    bnnp.learn(models, lines(), progress=False)
+    assert calls[:4] == [("features", 18, steps) for steps in (1, 2)] * 2
+    assert calls[4] == ("features", 18, 4)
 
 
 def levels(count: int = LINES) -> bnnp.tasks.Collection:

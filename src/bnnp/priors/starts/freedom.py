@@ -10,7 +10,8 @@ import torch
 
 from bnnp._core.random import child
 from bnnp._core.shapes import Float, Tensor
-from bnnp.priors.starts.mixed import Freedom, MixedModel, fit_mixed
+from bnnp.priors.starts.fitting import fit_mixed
+from bnnp.priors.starts.mixed import Freedom, MixedModel
 from bnnp.priors.starts.sums import Sums, TaskPoints
 
 SIMPLE = Freedom()

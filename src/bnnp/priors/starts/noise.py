@@ -7,9 +7,10 @@ import numpy as np
 import torch
 
 from bnnp._core.shapes import Float, Tensor
+from bnnp.priors.starts.fitting import Packed, fit_mixed
 from bnnp.priors.starts.freedom import SIMPLE, folds_of, standard_error
 from bnnp.priors.starts.minimise import minimise
-from bnnp.priors.starts.mixed import MixedModel, Packed, fit_mixed
+from bnnp.priors.starts.mixed import MixedModel
 from bnnp.priors.starts.sums import Sums, TaskPoints
 
 SIZES = torch.tensor([2.0, 0.5, 0.5, 0.5], dtype=torch.float64)

@@ -10,8 +10,9 @@ from bnnp._core.shapes import Float, Tensor
 from bnnp.networks.base import AnyNetwork, features_of_layer
 from bnnp.numerics.bends import bends_at, bends_over
 from bnnp.priors.starts.features import Shape, hidden_weights
+from bnnp.priors.starts.fitting import fit_mixed
 from bnnp.priors.starts.freedom import left_out_score
-from bnnp.priors.starts.mixed import MixedModel, fit_mixed
+from bnnp.priors.starts.mixed import MixedModel
 from bnnp.priors.starts.noise import fit_noise, varied_noise
 from bnnp.priors.starts.seen import Seen
 from bnnp.priors.starts.sums import Sums, TaskPoints
